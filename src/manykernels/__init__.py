@@ -36,7 +36,7 @@ _WINGS = ("exceptions", "kernels", "objective", "solvers", "estimators", "inspec
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name or a part of the package when it is first asked for: ``--version`` needs none of them."""
+    """Import a public name or a part of the package when it is first asked for: ``--version`` needs none."""
     if name in __all__:
         homes = (import_module(f"{__name__}.{wing}") for wing in _WINGS)
         value = next(getattr(home, name) for home in homes if name in home.__all__)

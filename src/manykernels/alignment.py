@@ -48,10 +48,10 @@ def target_features(y: ArrayLike, coding: str = "auto") -> Array:
     y : array_like of shape (n_samples,) or (n_samples, n_outputs)
         Labels of any type, or numbers.
     coding : {"auto", "numbers", "signs", "indicator", "balanced"}, default="auto"
-        ``"numbers"``: ``Y = y``, for regression. For labels, one column a class: ``"signs"`` is +1 inside the class and
-        -1 outside (with two classes, one column), ``"indicator"`` is 1 and 0, ``"balanced"`` is
-        ``1 / sqrt(size of the class)`` and 0, which lets every class count the same. ``"auto"`` is ``"signs"``
-        for text, booleans, two values, and at most ten different whole numbers, ``"numbers"`` else.
+        ``"numbers"``: ``Y = y``, for regression. For labels, a column per class: ``"signs"`` is +1 inside the class and
+        -1 outside (with two classes, a single column), ``"indicator"`` is 1 and 0, ``"balanced"`` is ``1 / sqrt(size of
+        the class)`` and 0, which lets every class count the same. ``"auto"`` is ``"signs"`` for text, booleans, two
+        values, and at most ten different whole numbers, ``"numbers"`` else.
 
     Returns
     -------
@@ -96,9 +96,9 @@ def target_kernel(y: ArrayLike, coding: str = "auto") -> Array:
         Labels of any type, or numbers.
     coding : {"auto", "numbers", "signs", "indicator", "balanced"}, default="auto"
         How labels become features; see :func:`manykernels.alignment.target_features`. ``"numbers"`` is ``y y'``, and
-        ``"signs"`` the same for labels -1 and +1; with more classes, ``"indicator"`` is 1 for two samples of one class
-        and 0 for others, ``"signs"`` the sum of ``y y'`` over all classes against the rest, ``"balanced"``
-        one over the size of their class for two samples of one class.
+        ``"signs"`` the same for labels -1 and +1; with more classes, ``"indicator"`` is 1 for two samples of a single
+        class and 0 for others, ``"signs"`` the sum of ``y y'`` over all classes against the rest, ``"balanced"`` one
+        over the size of their class for two samples of a single class.
 
     Returns
     -------
@@ -157,7 +157,7 @@ SMALLEST_SHARE = 1e-13  # of a kernel's size: less than this after centering is 
 
 
 def center_kernel(K: ArrayLike) -> Array:
-    r"""Return a kernel matrix centered in its feature space, :math:`C K C` with :math:`C = I - 11'/n`.
+    r"""Return a kernel matrix centered in the feature space, :math:`C K C` with :math:`C = I - 11'/n`.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def center_kernel(K: ArrayLike) -> Array:
     Returns
     -------
     ndarray of shape (n, n), float64
-        Its rows and columns sum to zero.
+        The rows and columns sum to zero.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def alignment(K: ArrayLike, L: ArrayLike) -> float:
     Raises
     ------
     InvalidInputError
-        Unequal shapes, entries that are not finite, or a matrix that is zero, where the cosine is not defined.
+        Unequal shapes, entries not finite, or a matrix that is zero, where the cosine is not defined.
 
     See Also
     --------
@@ -258,7 +258,7 @@ def centered_alignment(K: ArrayLike, L: ArrayLike) -> float:
     Raises
     ------
     InvalidInputError
-        Unequal shapes, entries that are not finite, or a matrix that is zero after centering.
+        Unequal shapes, entries not finite, or a matrix that is zero after centering.
 
     See Also
     --------
@@ -363,8 +363,8 @@ class CenteredProducts:
 
     A kernel is held as a packed triangle, centered entry by entry, whose off-diagonal entries are multiplied by the
     square root of two: inner products of matrices are then those of vectors, computed by BLAS. A chunk is `CHUNK_BYTES`
-    of such vectors (one kernel, if that is larger); no more than two chunks and the triangles of one exist at once,
-    whatever the number of kernels.
+    of such vectors (a single kernel, if that is larger); no more than two chunks and the triangles of one exist at
+    once, whatever the number of kernels.
     """
 
     stack: GramStack
@@ -380,14 +380,14 @@ class CenteredProducts:
         return packed
 
     def with_target(self, target: Array) -> tuple[Array, Array, Array]:
-        """Return for each kernel its inner product with a target and its norms: one pass."""
+        """Return for every kernel the inner product with a target and the norms: a single pass."""
         products = np.empty((3, self.stack.n_kernels))
         for at in self._chunks(self.stack.n_kernels):
             products[:, at] = self._measured(at, target)
         return products[0], products[1], products[2]
 
     def with_combination(self, weights: Array) -> Array:
-        """Return ``<K_i, sum_j weights_j K_j>_F`` of every kernel: one pass, and the active kernels once."""
+        """Return ``<K_i, sum_j weights_j K_j>_F`` of every kernel: a single pass, and the active kernels once."""
         combined = self.target(self.stack.combine(weights))
         products = np.empty(self.stack.n_kernels)
         for at in self._chunks(self.stack.n_kernels):
@@ -425,7 +425,7 @@ class CenteredProducts:
         return vectors
 
     def _measured(self, kernels: Array, target: Array) -> tuple[Array, Array, Array]:
-        """Return products with the target, norms and raw norms of one chunk."""
+        """Return products with the target, norms and raw norms of a single chunk."""
         triangles = self.stack.triangles(kernels)
         vectors = self._centered(triangles)
         norms: Array = np.linalg.norm(vectors, axis=1)
@@ -457,7 +457,7 @@ class AlignedWeights:
     upper_bound : float
         No non-negative combination has a larger alignment; NaN for methods other than ``"joint"``.
     kernel_alignments : ndarray of shape (n_kernels,)
-        Alignment of each kernel by itself; zero for a kernel that is constant.
+        Alignment of every kernel by itself; zero for a kernel that is constant.
     stationarity : float
         ``max_i (b_i - (M theta)_i)_+ / ||K_i||`` relative to the alignment reached, the largest violation of the
         optimality conditions of the joint problem; NaN for other methods.
@@ -497,7 +497,7 @@ class AlignedWeights:
         return 1.0 - self.alignment / self.upper_bound
 
     def frame(self) -> pd.DataFrame:
-        """Return one row a kernel, the heaviest first: ``name``, ``weight``, ``alignment``.
+        """Return a row per kernel, the heaviest first: ``name``, ``weight``, ``alignment``.
 
         Returns
         -------
@@ -534,7 +534,7 @@ def aligned_weights(
     .. math:: \max_{\theta \ge 0} \frac{b'\theta}{\sqrt{\theta' M \theta}} \;=\; \text{the direction of}\;
        \arg\min_{\theta\ge 0}\; \theta' M \theta - 2 b'\theta,
 
-    non-negative least squares. ``"independent"`` weighs each kernel by its own alignment, ``"uniform"`` all alike.
+    non-negative least squares. ``"independent"`` weighs every kernel by its own alignment, ``"uniform"`` all alike.
 
     Parameters
     ----------
@@ -559,8 +559,8 @@ def aligned_weights(
     Raises
     ------
     InvalidInputError
-        If shapes do not agree, or the alignment is not defined: the target is constant, all kernels are, or none of
-        them has anything in common with the target (all b_i are zero, where the joint problem ends at theta = 0).
+        If shapes do not agree, or the alignment is not defined: the target is constant, all kernels are, or none has
+        anything in common with the target (all b_i are zero, where the joint problem ends at theta = 0).
 
     Warns
     -----
@@ -569,8 +569,8 @@ def aligned_weights(
 
     Notes
     -----
-    The joint problem is solved on a set of kernels that grows by the worst violators of :math:`M\theta \ge b`, so that
-    only products among that set are needed and no (M, N, N) array is ever made: one pass for norms and b, one a round.
+    The joint problem is solved on a set of kernels that grows by the worst violators of :math:`M\theta \ge b`, so only
+    products among that set are needed and no (M, N, N) array is ever made: a single pass for norms and b, one a round.
     Since :math:`\theta_i \|K_i\| \le 1` wherever :math:`\theta' M\theta \le 1` (inner products of positive semidefinite
     matrices are not negative), :math:`\sqrt{\theta' M\theta} + \|((b - M\theta)_+)_i / \|K_i\|\|_2` bounds the
     attainable :math:`b'\theta/\sqrt{\theta' M\theta}` from above: a certificate for any non-negative :math:`\theta`.
@@ -678,7 +678,7 @@ def _scaled(products: CenteredProducts, rows: Array, columns: Array, norms: Arra
 
 
 def _grown(gram: Array, new: Array) -> Array:
-    """Return the products among old and new kernels; ``new`` has a row for each new kernel, columns for both."""
+    """Return the products among old and new kernels; ``new`` has a row for every new kernel, columns for both."""
     size = len(gram)
     corner = new[:, size:]
     return np.block([[gram, new[:, :size].T], [new[:, :size], (corner + corner.T) / 2]])
@@ -709,7 +709,7 @@ class MarginWeights:
     primal : float
         Value of the problem, summed over the classes.
     dual : float
-        Lower bound on its smallest value, from the gradient.
+        Lower bound on the smallest value, from the gradient.
 
     Examples
     --------
@@ -731,7 +731,7 @@ class MarginWeights:
 
 
 def margin_weights(stack: GramStack | Any, y: ArrayLike, *, ridge: float = 0.1) -> MarginWeights:
-    r"""Return the weights of EasyMKL: each kernel by the squared distance it leaves between the two classes.
+    r"""Return the weights of EasyMKL: every kernel by the squared distance it leaves between the two classes.
 
     With :math:`Y = \operatorname{diag}(y)` of labels -1 and 1 and the mean kernel :math:`\bar K`, scaled to a mean
     diagonal of one,
@@ -739,9 +739,8 @@ def margin_weights(stack: GramStack | Any, y: ArrayLike, *, ridge: float = 0.1) 
     .. math:: \min_\gamma\; (1-\lambda)\, \gamma' Y \bar K Y \gamma + \lambda \|\gamma\|^2, \qquad
        \gamma \ge 0,\; \sum_{y_i = 1} \gamma_i = \sum_{y_i = -1} \gamma_i = 1,
 
-    is the distance of two points, one in the convex hull of each class, and
-    :math:`\theta_m \propto \gamma' Y K_m Y \gamma`. With more than two classes, each is taken against the rest and the
-    weights are averaged.
+    is the distance of two points, one in the convex hull of every class, and :math:`\theta_m \propto \gamma' Y K_m Y
+    \gamma`. With more than two classes, each is taken against the rest and the weights are averaged.
 
     Parameters
     ----------
@@ -760,7 +759,7 @@ def margin_weights(stack: GramStack | Any, y: ArrayLike, *, ridge: float = 0.1) 
     Raises
     ------
     InvalidInputError
-        If there is one class only, shapes do not agree, or all kernels are zero.
+        If there is a single class only, shapes do not agree, or all kernels are zero.
 
     Notes
     -----
@@ -817,7 +816,7 @@ def _nearest_points(matrix: Array, signs: Array, ridge: float) -> tuple[Array, f
 
 
 def _polished(matrix: Array, signs: Array, sides: Array, support: Array, rough: Array) -> Array:
-    """Return the best weights of these points in float64; LIBSVM keeps kernels in float32."""
+    """Return the best weights of the points in float64; LIBSVM keeps kernels in float32."""
     inside, members = signs[support], sides[:, support].astype(np.float64)
     apart = np.linalg.solve(matrix[np.ix_(support, support)] * np.outer(inside, inside), members.T)
     exact: Array = apart @ np.linalg.solve(members @ apart, np.ones(2))

@@ -1,4 +1,4 @@
-"""The one place that compiles loops; a cache that cannot be read or written costs time, never a fit."""
+"""The a single place that compiles loops; a cache that cannot be read or written costs time, never a fit."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,7 +32,7 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        """Compile one function."""
+        """Compile a single function."""
         loop: Any = njit(nogil=True, **options)(function)
         if loop is not function:  # as NUMBA_DISABLE_JIT makes it
             loop.__class__ = _Loop
@@ -45,7 +45,7 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
 
 @contextmanager
 def compilations() -> Iterator[list[Any]]:
-    """Yield a list that gets an item for each loop that is compiled, and none for machine code that is read."""
+    """Yield a list that gets an item for every loop that is compiled, and none for machine code read."""
     found: list[Any] = []
 
     class Listener(event.Listener):
@@ -83,7 +83,7 @@ class _Loop(CPUDispatcher):
 
 
 class _Cache(FunctionCache):
-    """Numba's cache of a function, whose failures count as a function that is not there."""
+    """Numba's cache of a function, whose failures count as a function not there."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -121,5 +121,5 @@ class _CacheFile(IndexDataCacheFile):
         self._save_index({**self._load_index(), key: name})
 
     def _digest(self, key: object) -> str:
-        """Return what tells this code from all others: its source, the version of numba, and its key."""
+        """Return what tells the code from all others: the source, the version of numba, and the key."""
         return sha256(repr((self._source_stamp, self._version, key)).encode()).hexdigest()[:16]

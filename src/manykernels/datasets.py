@@ -72,7 +72,7 @@ GRADES = ("low", "medium", "high", "severe")
 
 @dataclass(frozen=True, eq=False)
 class MixedData:
-    """A mixed table and the truth behind its classes.
+    """A mixed table and the truth behind the classes.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ def make_mixed_table(
     n_noise: int = 3,
     random_state: int | np.random.Generator | None = None,
 ) -> MixedData:
-    """Draw a table of numbers, categories, an ordered grade, a date and gaps, with known log odds of its classes.
+    """Draw a table of numbers, categories, an ordered grade, a date and gaps, with known log odds of the classes.
 
     The score is the sum of an effect of variance about 1 for each of: ``age`` (a bump), ``dose`` (linear), ``grade``
     (rising with four ordered levels), ``visit`` (the season of a date) and one nominal column for each of ``levels``
@@ -173,7 +173,7 @@ def _informative(n: int, sizes: list[int], rng: np.random.Generator) -> tuple[pd
 
 
 def _level_effects(size: int, rng: np.random.Generator) -> Array:
-    """Return one effect a category, of mean 0 and variance 1 over the categories."""
+    """Return an effect per category, of mean 0 and variance 1 over the categories."""
     values = rng.normal(size=size)
     return (values - values.mean()) / values.std()
 
@@ -183,7 +183,7 @@ def _codes(values: Array, letter: str) -> Array:
 
 
 def _with_gaps(X: pd.DataFrame, y: Array, share: float, rng: np.random.Generator) -> pd.DataFrame:
-    """Return the table with entries missing: as many in each column, but in that of ``dose`` more in class 1."""
+    """Return the table with entries missing: as many in every column, but in that of ``dose`` more in class 1."""
     chances = np.full((len(X), X.shape[1]), share)
     chances[:, X.columns.get_loc("dose")] *= np.where(y == 1, 4 / 3, 2 / 3)
     return X.mask(rng.random(chances.shape) < chances)
@@ -198,7 +198,7 @@ TASKS = ("regression", "classification")
 
 @dataclass(frozen=True, eq=False)
 class MultiviewData:
-    """A table of several views and the truth behind its target.
+    """A table of several views and the truth behind the target.
 
     Attributes
     ----------
@@ -243,8 +243,8 @@ def make_multiview(
     """Draw independent standard normal views, of which only some decide about the target.
 
     The score is ``sum_v g(x_v) + noise * e`` over the informative views ``v``, with ``e`` standard normal and ``g`` of
-    mean 0 and variance 1: ``(||x_v||^2 - p_v) / sqrt(2 p_v)`` (radial: uncorrelated with every column) or
-    ``sum_j x_vj / sqrt(p_v)`` (linear). The target is the score or its sign.
+    mean 0 and variance 1: ``(||x_v||^2 - p_v) / sqrt(2 p_v)`` (radial: uncorrelated with every column) or ``sum_j x_vj
+    / sqrt(p_v)`` (linear). The target is the score or the sign.
 
     Parameters
     ----------
@@ -328,8 +328,8 @@ def make_ringnorm(
 
     Notes
     -----
-    L. Breiman, Bias, variance, and arcing classifiers, technical report 460, University of California, Berkeley
-    (1996). Some later descriptions halve ``a``; this value is the one of the DELVE data and gives Breiman's 1.3 %.
+    L. Breiman, Bias, variance, and arcing classifiers, technical report 460, University of California, Berkeley (1996).
+    Some later descriptions halve ``a``; the value is the one of the DELVE data and gives Breiman's 1.3 %.
 
     Examples
     --------

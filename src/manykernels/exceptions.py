@@ -1,4 +1,4 @@
-"""Errors and warnings, each saying what was wrong, with which values, and what to do."""
+"""Errors and warnings, every saying what was wrong, with which values, and what to do."""
 
 import functools
 import sys
@@ -20,7 +20,7 @@ CALLED_BY_USERS = ("manykernels", "sklearn", "joblib")  # whose lines no warning
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the user who called: the innermost that is of no such package."""
+    """Warn at the line of the user who called: the innermost of no such package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in CALLED_BY_USERS:
         frame, level = frame.f_back, level + 1
@@ -71,7 +71,7 @@ class NotPSDError(InvalidInputError):
 
 
 class IncompatibleError(InvalidInputError):
-    """A solver cannot solve this problem; the message names those that can.
+    """A solver cannot solve the problem; the message names those that can.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The one place that decides how many threads numerical code may use."""
+"""The a single place that decides how many threads numerical code may use."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def n_threads(n_jobs: int | None = None) -> int:
 
 
 class _BlasLimits:
-    """The limits that are in force at once; the smallest counts, and the last one to go restores what was there before.
+    """The limits in force at once; the smallest counts, and the last one to go restores what was there before.
 
-    A limit that each Python thread set and restored for itself would be restored in another order than it was set, and
-    leave BLAS on one thread for good.
+    A limit that every Python thread set and restored for itself would be restored in another order than it was set, and
+    leave BLAS on a single thread for good.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ def blas_limit(limit: int) -> Iterator[None]:
 
 
 def blas_threads(order: int, n_jobs: int | None = None) -> AbstractContextManager[None]:
-    """Limit BLAS to one thread for factorizations of small matrices.
+    """Limit BLAS to a single thread for factorizations of small matrices.
 
     A 400 x 400 Cholesky on two threads of a busy two-core machine has been seen 230 times slower than on one.
     """
@@ -87,7 +87,7 @@ def _limited(limit: int) -> Any:
 
 
 def blas_controller() -> ThreadpoolController:
-    """Return the BLAS libraries of the process, for this thread to set limits.
+    """Return the BLAS libraries of the process, for the thread to set limits.
 
     From threadpoolctl 3.8 on only the first thread to set a limit may set others; those of other threads are ignored.
     """

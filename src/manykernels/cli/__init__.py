@@ -17,7 +17,7 @@ def main() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Import the commands when they are asked for."""
+    """Import the commands on first access."""
     if name == "app":
         return import_module("manykernels.cli.commands").app
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

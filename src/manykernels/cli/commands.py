@@ -1,7 +1,7 @@
-"""The commands: what each is called, and how its options come from its arguments and from the table of parameters.
+"""The commands; names and options come from the arguments of functions and from the table of parameters.
 
-Two of them are whole here: ``demo``, the SimpleMKL protocol on a real data set beside tuned rivals of one kernel, and
-``warm``, which compiles the loops ahead, in an image or before several processes start.
+Two are complete in the module: ``demo``, the SimpleMKL protocol on a real data set beside tuned one-kernel rivals, and
+``warm``, for compiling the loops ahead, in an image or before several processes start.
 """
 
 import inspect
@@ -78,7 +78,7 @@ def run_warm(
 
 
 def _warmed(name: str) -> tuple[str, int, float]:
-    """Fit what has this name; return the name, the number of loops that it compiled, and seconds."""
+    """Fit the named loops; return the name, the number of compiled loops, and seconds."""
     before = time.perf_counter()
     with warnings.catch_warnings(), compilations() as compiled:
         warnings.simplefilter("ignore")  # these models are nobody's
@@ -87,7 +87,7 @@ def _warmed(name: str) -> tuple[str, int, float]:
 
 
 def _fit_to_noise(rng: np.random.Generator) -> None:
-    """Fit many columns of noise, which enter by so many that they take turns over rows."""
+    """Fit many columns of noise, enough to enter the working set in turns."""
     bank, X = KernelBank.per_feature(widths=[0.5, 2.0], standardize=True), rng.normal(size=(200, 40))
     y = np.sin(2.0 * X[:, 0]) + rng.normal(size=200)
     MKLRegressor(bank, alpha="0.1*noise", resources={"representation": "factored"}, tol=1e-2).fit(X, y)
@@ -110,7 +110,7 @@ def _search(X: Any, y: Any, columns: KernelBank, grams: Any) -> None:
 
 
 def _of_sequences(y: Any, rng: np.random.Generator, ways: Sequence[dict[str, Any]]) -> None:
-    """Fit parts of sequences, held in each way."""
+    """Fit parts of sequences in every representation."""
     words = pd.DataFrame({"bases": ["".join(row) for row in rng.choice(list("ACGT"), size=(N_ROWS, 9))]})
     for spec, held in product((Kmers(2), Kmers(2, positional=True, shift=1)), ways):
         bank = KernelBank([("words", spec, "bases")])
@@ -118,7 +118,7 @@ def _of_sequences(y: Any, rng: np.random.Generator, ways: Sequence[dict[str, Any
 
 
 def fits() -> dict[str, Callable[[], Any]]:
-    """Return small fits that together call the loops of the estimators, by what they are for."""
+    """Return small fits, by purpose, that together call the loops of the estimators."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N_ROWS, N_COLUMNS))
     y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=N_ROWS)
@@ -185,7 +185,7 @@ LOGISTIC_GRID = {"logisticregression__C": np.logspace(-3, 3, 13)}
 
 @dataclass(frozen=True)
 class Judged:
-    """A fitted model on rows it has not seen."""
+    """A fitted model with scores on held-out rows."""
 
     name: str
     accuracy: float
@@ -223,9 +223,9 @@ def run_demo(
 
 
 def fit_many_kernels(X: pd.DataFrame, y: ArrayLike) -> tuple[MKLClassifier, float]:
-    """Return the fitted classifier of the SimpleMKL protocol and the seconds that fitting took.
+    """Return the fitted classifier of the SimpleMKL protocol and the seconds of the fit.
 
-    A first fit on a few rows lets numba compile its loops, once per installation, so that seconds are those of fitting.
+    A first fit on a few rows compiles the loops, once per installation, so the time excludes compilation.
     """
     settings: dict[str, Any] = {"loss": "hinge", "penalty": "l1", "tol": TOL}
     bank = KernelBank.simplemkl(normalize="trace")  # as in the paper, whose C it is
@@ -239,7 +239,7 @@ def fit_many_kernels(X: pd.DataFrame, y: ArrayLike) -> tuple[MKLClassifier, floa
 
 
 def rivals(X: pd.DataFrame, y: ArrayLike, X_test: pd.DataFrame, y_test: ArrayLike) -> list[Judged]:
-    """Return one-kernel machines on standardized columns: untouched, tuned, and a tuned linear one."""
+    """Return one-kernel machines on standardized columns: untouched, tuned, and tuned linear."""
     svc = make_pipeline(StandardScaler(), SVC())
     logistic = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     rows = [_judged("SVC, untouched", svc, (X, y, X_test, y_test), lambda _: "one Gaussian kernel")]
@@ -250,7 +250,7 @@ def rivals(X: pd.DataFrame, y: ArrayLike, X_test: pd.DataFrame, y_test: ArrayLik
 
 
 def _judged(name: str, model: BaseEstimator, data: tuple[Any, ...], described: Callable[[Any], str]) -> Judged:
-    """Fit a rival, and judge it."""
+    """Fit and score a rival."""
     X, y, X_test, y_test = data
     with console.errors().status(f"fitting: {name}"):
         started = time.perf_counter()
@@ -260,7 +260,7 @@ def _judged(name: str, model: BaseEstimator, data: tuple[Any, ...], described: C
 
 
 def _choice(search: BaseEstimator) -> str:
-    """Say what a grid search chose."""
+    """Return the choice of a grid search as text."""
     best = [f"{name.split('__')[1]} = {value:.3g}" for name, value in search.best_params_.items()]
     return f"{' and '.join(best)} of {len(search.cv_results_['params'])} tried"
 
@@ -295,7 +295,7 @@ def write_files(output: Path, model: MKLClassifier, report: MKLReport, importanc
 def describe(
     report: MKLReport, rows: list[Judged], importance: pd.DataFrame, files: dict[str, Path], shape: tuple[int, ...]
 ) -> list[Any]:
-    """Return facts, comparison, columns, kernels and files as they are printed."""
+    """Return facts, comparison, columns, kernels and files in the printed form."""
     facts = {
         "data": f"{shape[0]} rows, {shape[1]} columns; {report.n_samples} rows to fit, {report.n_test} held out",
         "kernels": f"{report.n_kernels}: 24 Gaussian and 3 polynomial, on each column and on all columns",
@@ -380,7 +380,7 @@ JSON = inspect.Parameter(
 
 
 def _option(parameter: Parameter) -> inspect.Parameter:
-    """Return the option of one parameter of the estimators, with its default and its help."""
+    """Return the command-line option of a parameter of the estimators, with default and help."""
     default, text = parameter.default, parameter.help
     kind: Any = str if parameter.range is None else int if parameter.range.whole else float
     kind = {"fit_intercept": bool, "n_jobs": int}.get(parameter.name, kind)
@@ -398,7 +398,7 @@ def _option(parameter: Parameter) -> inspect.Parameter:
 
 
 def _numbers_or_text(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings with the numbers that texts are, for parameters that may also be "auto"."""
+    """Return settings with texts converted to numbers, for parameters that also accept "auto"."""
     values = dict(settings)
     for name, value in settings.items():
         if isinstance(value, str) and PARAMETERS[name].range is not None:
@@ -408,10 +408,9 @@ def _numbers_or_text(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def command(name: str, run: Callable[..., None], settings: tuple[str, ...] = ()) -> None:
-    """Register what runs a command, whose options are its own, or those of the class of its argument ``options``.
+    """Register a command with the options of the function, or of the class of the argument ``options``.
 
-    Parameters of the estimators that are named in ``settings`` become options too; the first lines of ``run`` are the
-    help.
+    Parameters of the estimators named in ``settings`` become options too; the first lines of ``run`` are the help.
     """
     options = get_type_hints(run).get("options")
 

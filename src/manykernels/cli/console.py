@@ -1,4 +1,4 @@
-"""What commands have in common: where output goes, exit codes, and how errors and warnings are told."""
+"""Shared parts of the commands: output, exit codes, errors and warnings."""
 
 import io
 import json
@@ -57,7 +57,7 @@ class ExitCode(IntEnum):
 
 @dataclass
 class Outcome:
-    """What a command found out, printed as tables or as one JSON object."""
+    """The result of a command, printed as tables or as a JSON object."""
 
     command: str
     as_json: bool
@@ -66,13 +66,13 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
-        """Tell something that the user should know, on stderr, at once."""
+        """Print a note for the user on stderr at once."""
         if text not in self.notes:
             self.notes.append(text)
             errors().print(Text.assemble(("Note:", "yellow"), " ", printable(text, "\n")), soft_wrap=True)
 
     def show(self, *things: object) -> None:
-        """Print text or tables on stdout, unless that is reserved for JSON."""
+        """Print text or tables on stdout, unless stdout is reserved for JSON."""
         if not self.as_json:
             for thing in things:
                 if isinstance(thing, str):
@@ -81,7 +81,7 @@ class Outcome:
                     output().print(thing)
 
     def settle(self, status: str) -> None:
-        """Choose the exit code that the status of a solution calls for."""
+        """Choose the exit code for the status of a solution."""
         if status == Status.INTERRUPTED:
             self.exit_code = ExitCode.INTERRUPTED
         elif status != Status.CONVERGED:
@@ -128,7 +128,7 @@ def verbosity() -> int:
 
 @contextmanager
 def stage(text: str) -> Iterator[None]:
-    """Show on a terminal what takes a while, as long as it does."""
+    """Show the progress of a long operation on a terminal."""
     if sys.stderr.isatty():
         with errors().status(printable(text)):
             yield
@@ -137,13 +137,13 @@ def stage(text: str) -> Iterator[None]:
 
 
 def tell(text: str) -> None:
-    """Say on a terminal what begins: the progress of a fit shows itself once its kernels are there."""
+    """Print the beginning of an operation on a terminal; fits show progress once the kernels are computed."""
     if sys.stderr.isatty():
         errors().print(Text(printable(text), style="dim"))
 
 
 def write_data(text: str) -> None:
-    """Write text to stdout as it is, or raise ``InvalidInputError`` if the encoding of stdout lacks a character."""
+    """Write text to stdout unchanged, or raise ``InvalidInputError`` if the encoding of stdout lacks a character."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError as error:
@@ -165,7 +165,7 @@ def fact_table(facts: Mapping[str, Any], title: str | None = None) -> Table:
 
 
 def column_table(title: str, names: Sequence[str], texts: Sequence[str]) -> Table:
-    """Return a table without rows: columns of texts may be folded, those of numbers end on the right."""
+    """Return an empty table: text columns fold, numbers align right."""
     table = Table(title=title, **TABLE)
     for name in names:
         if name in texts:
@@ -224,8 +224,8 @@ def report_tables(
 ) -> list[Any]:
     """Return the tables printed for a model: facts, convergence, test scores, importance, and selected kernels.
 
-    ``constant`` has the scores of the best constant, printed beside those of the model. ``importance`` is the frame of
-    `importances`; with it, fewer kernels are listed: weights and norms measure no importance.
+    ``constant`` has the scores of the best constant, printed beside the scores of the model. ``importance`` is the
+    frame of `importances`; with ``importance``, fewer kernels are listed: weights and norms measure no importance.
     """
     strength = f", {report.strength}" if report.strength else ""
     shown = {
@@ -243,7 +243,7 @@ def report_tables(
 
 
 def importances(estimator: Any) -> pd.DataFrame | None:
-    """Return the importance of columns and views by name; None for models whose rows cannot be left out."""
+    """Return the importance of columns and views by name; None for models without leave-one-out predictions."""
     try:
         frame = estimator.importance_frame()
     except (AttributeError, InvalidInputError):
@@ -287,7 +287,7 @@ def score_facts(scores: Mapping[str, float | None]) -> dict[str, str]:
 
 
 def score_table(scores: Mapping[str, float | None], constant: Mapping[str, float | None], title: str) -> Table:
-    """Return scores by their full names, beside those of the best constant."""
+    """Return scores by full name, beside the scores of the best constant."""
     if not constant:
         return fact_table(score_facts(scores), title)
     table = Table(title=title, **TABLE)

@@ -33,7 +33,7 @@ SHOWN_NAMES = 2
 
 
 def run_plan(options: FoldOptions, outcome: Outcome) -> None:
-    """Tell how many kernels a fit would have and what memory it, or a search, would take."""
+    """Print the number of kernels of a fit, and the memory of the fit or a search."""
     samples, bank = read_task(options, outcome)
     names = [entry[0] for entry in bank.expand(samples.features)]
     n_classes = len(np.unique(samples.target)) if samples.task == "classification" else 1
@@ -64,7 +64,7 @@ def run_plan(options: FoldOptions, outcome: Outcome) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class PathOptions(TableOptions):
-    """What ``manykernels path`` is asked for."""
+    """Options of ``manykernels path``."""
 
     n_alphas: Annotated[int, typer.Option(min=1, help="Number of strengths.")] = 25
     output: TableFile = None
@@ -73,7 +73,7 @@ class PathOptions(TableOptions):
 
 
 def run_path(options: PathOptions, outcome: Outcome) -> None:
-    """Show which kernels enter as the penalty weakens, one model a strength, on all rows."""
+    """Show the order in which kernels enter as the penalty weakens, with a model per strength on all rows."""
     check_new(options.output, "--output", options.force, options.files)
     check_picture(options.plot, options.force, [*options.files, options.output])
     samples, bank = read_task(options, outcome)
@@ -109,7 +109,7 @@ def run_path(options: PathOptions, outcome: Outcome) -> None:
 
 
 def _numbers(samples: LabeledTable) -> Any:
-    """Return the target as the path takes it: -1 and 1 for two classes, else as it is."""
+    """Return the target for the path: -1 and 1 for two classes, else unchanged."""
     if samples.task != "classification":
         return samples.target
     classes = np.unique(samples.target)
@@ -126,7 +126,7 @@ def _numbers(samples: LabeledTable) -> Any:
 
 
 def _settings(options: TableOptions, samples: LabeledTable) -> dict[str, Any]:
-    """Return the arguments of the path that the options stand for."""
+    """Return the arguments of the path from the options."""
     given = options.given
     penalty = given.get("penalty", PARAMETERS["penalty"].default)
     shapes = {name: given[name] for name in shape_of(REGULARIZERS[penalty]) if name in given}
@@ -153,7 +153,7 @@ def _shown(table: pd.DataFrame) -> Table:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(LearningOptions):
-    """What ``manykernels compare`` is asked for."""
+    """Options of ``manykernels compare``."""
 
     folds: Annotated[int, typer.Option(min=2, help="Number of folds that are compared.")] = 5
     output: TableFile = None
@@ -161,7 +161,7 @@ class CompareOptions(LearningOptions):
 
 
 def run_compare(options: CompareOptions, outcome: Outcome) -> None:
-    """Tell in folds whether learning the weights is worth it: beside simpler weights."""
+    """Compare learned weights with simpler weights in cross-validation."""
     check_new(options.output, "--output", options.force, options.files)
     check_parameters(options.given)
     samples, bank = read_task(options, outcome)
@@ -212,7 +212,7 @@ def _splits(samples: LabeledTable, folds: int, seed: int) -> list[Any]:
 
 
 def _score_name(options: TableOptions, task: str) -> str:
-    """Return what the estimators call their score."""
+    """Return the name of the score of the estimators."""
     if task == SURVIVAL:
         return "concordance"
     loss = options.settings.get("loss") or DEFAULT_LOSS[task]

@@ -48,7 +48,7 @@ PRESETS = {"default": KernelBank.auto, "simplemkl": KernelBank.simplemkl}
 
 
 def bank_named(kernels: str) -> KernelBank:
-    """Return the bank called ``default`` or ``simplemkl``, or the one in a TOML file."""
+    """Return the bank called ``default`` or ``simplemkl``, or the bank of a TOML file."""
     if kernels in PRESETS:
         return PRESETS[kernels]()
     if not Path(kernels).is_file():
@@ -59,9 +59,9 @@ def bank_named(kernels: str) -> KernelBank:
 
 
 def bank_for(kernels: str, views: Path | None, columns: Sequence[str], missing: str) -> KernelBank:
-    """Return the bank that ``--kernels`` or ``--views`` ask for, for a table of these columns.
+    """Return the bank of ``--kernels`` or ``--views`` for a table with the given columns.
 
-    ``missing`` other than "error" overrides what a file says of gaps.
+    ``missing`` other than "error" overrides the setting of a file.
     """
     if views is None:
         bank = bank_named(kernels)
@@ -72,7 +72,7 @@ def bank_for(kernels: str, views: Path | None, columns: Sequence[str], missing: 
 
 
 def columns_in_views(path: Path, columns: Sequence[str], outcome: Outcome) -> set[str]:
-    """Return the columns that are in a view; a note names the others, which nobody reads, whatever they hold."""
+    """Return the columns of all views; a note names the unused columns."""
     used = set().union(*read_views(path, columns).values())
     idle = [name for name in columns if name not in used]
     if idle:
@@ -81,7 +81,7 @@ def columns_in_views(path: Path, columns: Sequence[str], outcome: Outcome) -> se
 
 
 def read_views(path: Path, columns: Sequence[str]) -> dict[str, list[str]]:
-    """Return the columns of each view named in a TOML file: ``name = ["column", "pattern*"]``, or one text."""
+    """Return the columns of every view named in a TOML file: ``name = ["column", "pattern*"]``, or a single text."""
     content = read_toml(path)
     views: Mapping[str, object] = content.get("views", content)
     if not isinstance(views, dict) or not views:
@@ -121,7 +121,7 @@ TUNED = ("alpha", "l1_ratio")  # what --cv chooses
 
 
 class Task(StrEnum):
-    """What is predicted."""
+    """The kind of target."""
 
     AUTO = "auto"
     CLASSIFICATION = "classification"
@@ -129,7 +129,7 @@ class Task(StrEnum):
 
 
 class Gaps(StrEnum):
-    """What a missing value means."""
+    """The treatment of missing values."""
 
     ERROR = "error"
     MASK = "mask"
@@ -138,7 +138,7 @@ class Gaps(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """What every command on a table is asked for."""
+    """Options of every command that reads a table."""
 
     data: Data
     encoding: Encoding = None
@@ -178,18 +178,18 @@ class TableOptions:
 
     @property
     def files(self) -> list[Path | None]:
-        """The files that the command reads."""
+        """The files read by the command."""
         return [self.data, self.views, Path(self.kernels)]
 
     @property
     def given(self) -> dict[str, Any]:
-        """The settings without those that were left to their defaults."""
+        """The settings without defaults."""
         return {name: value for name, value in self.settings.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoldOptions(TableOptions):
-    """What commands are asked for that may choose in folds."""
+    """Options of cross-validation."""
 
     cv: Annotated[int | None, typer.Option(min=2, help="Choose strength and mixture in this many folds.")] = None
     groups: Annotated[  # type: ignore[misc]  # a constant of the other commands
@@ -199,14 +199,14 @@ class FoldOptions(TableOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class LearningOptions(FoldOptions):
-    """What commands are asked for that fit an estimator."""
+    """Options of commands that fit an estimator."""
 
     seed: Seed = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions(LearningOptions):
-    """What ``manykernels fit`` is asked for."""
+    """Options of ``manykernels fit``."""
 
     test_size: Annotated[float, typer.Option(min=0.0, max=0.99, help="Share of rows to hold out; 0 for none.")] = 0.2
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")] = Path("model.mkl")
@@ -216,7 +216,7 @@ class FitOptions(LearningOptions):
 
 
 def run_fit(options: FitOptions, outcome: Outcome) -> None:
-    """Fit a model to a table, judge it on rows held out, and save it."""
+    """Fit a model to a table, score it on held-out rows, and save it."""
     if options.output.is_dir() or (options.output.exists() and not zipfile.is_zipfile(options.output)):
         raise InvalidInputError(f"--output: {str(options.output)!r} exists and is no model file; choose another name.")
     check_new(options.output, "--output", options.force, options.files)
@@ -279,7 +279,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
 
 
 def file_order(samples: LabeledTable) -> str:
-    """Return what the rows of a table are sorted by: a column of dates or the target; "" if they are in no order."""
+    """Return the column by which the rows of a table are sorted, a date or the target; "" for unsorted rows."""
     sorted_by_target = is_sorted_by_target(samples.target, samples.task)
     return date_order(samples.features) or ("the target" if sorted_by_target else "")
 
@@ -304,7 +304,7 @@ def _metadata(options: FitOptions, samples: LabeledTable, train: Array) -> dict[
 
 
 def read_task(options: TableOptions, outcome: Outcome) -> tuple[LabeledTable, KernelBank]:
-    """Return the rows of the table to learn from and the kernels; remarks on them go to the outcome."""
+    """Return the training rows of the table and the kernels; remarks go to the outcome."""
     with stage(f"reading {options.data}"):
         frame = read_table(options.data, options.encoding, MissingWords(tuple(options.na or ())), outcome.note)
     views = options.views
@@ -329,7 +329,7 @@ def read_task(options: TableOptions, outcome: Outcome) -> tuple[LabeledTable, Ke
 
 
 def plain_or_in_folds(options: FoldOptions, task: str, bank: KernelBank) -> Any:
-    """Return an estimator at a given strength, or with one chosen in folds, which keep groups whole."""
+    """Return an estimator at a given strength, or a cross-validated estimator with whole groups per fold."""
     at_a_strength, in_folds = ESTIMATORS[task]
     if options.cv is None:
         return at_a_strength(bank)
@@ -338,7 +338,7 @@ def plain_or_in_folds(options: FoldOptions, task: str, bank: KernelBank) -> Any:
 
 
 def estimator_for(options: LearningOptions, task: str, bank: KernelBank) -> Any:
-    """Return the estimator with its settings, not fitted."""
+    """Return the unfitted estimator with the requested settings."""
     estimator = plain_or_in_folds(options, task, bank)
     estimator.set_params(random_state=options.seed, resources__verbose=verbosity())
     known = estimator.get_params()
@@ -381,6 +381,6 @@ def hold_out(samples: LabeledTable, test_size: float, seed: int) -> tuple[Array,
 
 
 def survival_columns(options: TableOptions) -> dict[str, str]:
-    """Return the names of the columns of events and strata, where they were given."""
+    """Return the names of the given columns of events and strata."""
     columns = {"event": options.event, "strata": options.strata}
     return {name: column for name, column in columns.items() if column is not None}

@@ -1,4 +1,4 @@
-"""What is done with a model file: ``predict`` for new rows, ``inspect``, ``export`` and ``report``."""
+"""Commands on a model file: ``predict`` for new rows, ``inspect``, ``export`` and ``report``."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ WAY_OUT = "Give the whole table of the fit, or pass --new-rows if the model was 
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """What ``manykernels predict`` is asked for."""
+    """Options of ``manykernels predict``."""
 
     model: console.ModelFile
     data: console.Data
@@ -109,7 +109,7 @@ def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
 def _predict_chunks(
     options: PredictOptions, model: BaseEstimator, metadata: Mapping[str, Any], outcome: console.Outcome
 ) -> None:
-    """Predict a table part by part into a CSV file, so that neither table nor predictions need memory."""
+    """Predict a table in chunks into a CSV file, with bounded memory."""
     path = options.output
     if path is None or path.suffix.lower() in tables.PARQUET or path.suffix.lower() == ".gz":
         raise InvalidInputError("--chunk-rows writes CSV as it goes; give --output a name that ends in .csv or .tsv.")
@@ -161,9 +161,9 @@ def _orders(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def features_of(model: BaseEstimator, frame: pd.DataFrame, orders: dict[str, str] | None = None) -> pd.DataFrame:
-    """Return the columns that the model was fitted on, in its order, checked; those that no kernel reads may lack.
+    """Return the checked columns of the fit in order; columns without a kernel may be absent.
 
-    ``orders`` of day and month in columns of dates are added to, so that later parts of a file are read alike.
+    New entries in ``orders`` of day and month keep later parts of a file consistent.
     """
     if not isinstance(model, BaseMKL):
         raise InvalidInputError(
@@ -193,7 +193,7 @@ def features_of(model: BaseEstimator, frame: pd.DataFrame, orders: dict[str, str
 
 
 def _with_dates(model: BaseMKL, features: pd.DataFrame, orders: dict[str, str]) -> pd.DataFrame:
-    """Return features in which text of columns of dates is dates, in the orders of day and month that are known."""
+    """Return features with date columns parsed, in the known orders of day and month."""
     kernels, names = model._expansion.bank.table, model.feature_names_in_
     columns = zip(kernels.used, kernels.encodings or (), strict=bool(kernels.encodings))
     dated = [str(names[j]) for j, encoding in columns if encoding.centered]
@@ -203,7 +203,7 @@ def _with_dates(model: BaseMKL, features: pd.DataFrame, orders: dict[str, str]) 
 
 
 def _targets(metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the targets that the model was saved with, none if it was saved without."""
+    """Return the names of the targets saved with the model, or none."""
     kept, event, strata = (metadata.get(name) for name in ("target", "event", "strata"))
     if isinstance(event, str):
         return str(kept), event, *([strata] if isinstance(strata, str) else [])
@@ -211,7 +211,7 @@ def _targets(metadata: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _strata(frame: pd.DataFrame, metadata: Mapping[str, Any], options: PredictOptions) -> Any:
-    """Return the strata of rows, where curves need them."""
+    """Return the strata of rows where survival curves need strata."""
     column, levels = metadata.get("strata"), metadata.get("strata_levels")
     if not options.at or not isinstance(column, str) or levels is None:
         return None
@@ -230,7 +230,7 @@ def _predictions(
     options: PredictOptions,
     strata: ArrayLike | None,
 ) -> pd.DataFrame:
-    """Return a column of predictions, or one a target, which end on their names if these are known."""
+    """Return predictions as columns, a column per target, named after the target where known."""
     rows = features if hasattr(model, "feature_names_in_") else features.to_numpy()
     if isinstance(model, MKLSurvival):
         return _hazards(model, rows, options.at or (), strata)
@@ -246,7 +246,7 @@ def _predictions(
 
 
 def _hazards(model: BaseEstimator, rows: object, times: Sequence[float], strata: ArrayLike | None) -> pd.DataFrame:
-    """Return risk scores, and the chances to have no event up to some times, a column each."""
+    """Return risk scores, and the probabilities of no event up to given times, a column per time."""
     predictions = pd.DataFrame({"risk": model.predict(rows)})
     if not times:
         return predictions
@@ -265,7 +265,7 @@ def _scores(
     targets: Sequence[str],
     levels: Sequence[str] | None,
 ) -> dict[str, float | None] | None:
-    """Return scores if the table has the targets, in every row and as the model knows them."""
+    """Return scores if the table has complete targets in the form of the fit."""
     listed, others = list(targets), set(frame.columns) - set(getattr(model, "feature_names_in_", ()))
     if not listed or not set(listed) <= others or frame[listed].isna().any(axis=None):
         return None
@@ -285,7 +285,7 @@ def _scores(
 
 
 def rows_of_fit(model: BaseEstimator, metadata: Mapping[str, Any], frame: pd.DataFrame) -> tuple[LabeledTable, Split]:
-    """Return the rows of a table that have a target, and which of them the model was fitted on."""
+    """Return the rows of a table with a target, and a mask of the training rows."""
     present = set(frame.columns)
     # Files of version 0.1 tell less.
     left_out, groups = metadata.get("left_out", ()), metadata.get("groups")
@@ -314,7 +314,7 @@ def rows_of_fit(model: BaseEstimator, metadata: Mapping[str, Any], frame: pd.Dat
 def _scores_apart(
     model: BaseEstimator, metadata: Mapping[str, Any], frame: pd.DataFrame
 ) -> tuple[dict[str, dict[str, float | None]], str]:
-    """Return scores on the rows that the model was fitted on and on the others, or why there are none.
+    """Return scores on the training rows and on all other rows, or the reason for none.
 
     Neither for a table without a row of the fit.
     """
@@ -334,7 +334,7 @@ def _scores_apart(
 def run_inspect(
     model: console.ModelFile, plot: console.Picture = None, force: console.Force = False, *, outcome: console.Outcome
 ) -> None:
-    """Show what a model file holds: kernels, weights, duality gap, cost."""
+    """Show the content of a model file: kernels, weights, duality gap, cost."""
     check_picture(plot, force, [model])
     estimator, metadata = load_model(model), read_metadata(model)
     if not isinstance(estimator, BaseMKL):
@@ -392,7 +392,7 @@ def run_export(
 
 
 def check_picture(plot: Path | None, force: bool, inputs: Sequence[Path | None]) -> None:
-    """Raise ``InvalidInputError`` if a picture cannot be written under that name."""
+    """Raise ``InvalidInputError`` if a picture cannot be written under the name."""
     tables.check_new(plot, "--plot", force, inputs)
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise InvalidInputError(f"--plot: {str(plot)!r} must end in {', '.join(PICTURES)}.")
@@ -410,9 +410,9 @@ def run_report(
     *,
     outcome: console.Outcome,
 ) -> None:
-    """Write a report on a saved model into one HTML file.
+    """Write a report on a saved model into an HTML file.
 
-    Rows that the model was fitted on are recognized by their values; only the others are scored.
+    Training rows are recognized by value; only the remaining rows are scored.
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError(f"--output: {str(output)!r} must end in .html.")

@@ -1,4 +1,4 @@
-"""Tables from files: CSV in its dialects and Parquet, with errors that name the column and the way out."""
+"""Tables from files, CSV in all dialects and Parquet; errors name the column and a remedy."""
 
 import codecs
 import csv
@@ -48,8 +48,8 @@ def read_table(
 ) -> pd.DataFrame:
     """Return the table in a CSV or Parquet file; the columns of CSV may be split by comma, semicolon, tab or bar.
 
-    Text is UTF-8, or UTF-16 where its mark says so, unless an encoding is given. ``note`` receives remarks on the words
-    of a CSV that are read as missing.
+    Text is UTF-8, or UTF-16 with a byte-order mark, unless an encoding is given. ``note`` receives remarks on the words
+    of a CSV read as missing.
     """
     path = _there(path)
     if path.suffix.lower() in PARQUET:
@@ -71,7 +71,7 @@ def read_table(
 
 
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
-    """Write a table as Parquet or CSV, as the ending says; the file is there once it is whole."""
+    """Write a table as Parquet or CSV according to the suffix; the file appears only when complete."""
     path = Path(path)
     with replacing(path) as file:
         if path.suffix.lower() in PARQUET:
@@ -82,9 +82,9 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
 
 
 def check_new(path: Path | None, option: str, force: bool, inputs: Sequence[Path | None]) -> None:
-    """Raise ``InvalidInputError`` unless a file can be written under a name without the loss of another one.
+    """Raise ``InvalidInputError`` unless a file can be written under a name without the loss of another file.
 
-    ``--force`` replaces a file that exists, but none of the ``inputs`` of the command.
+    ``--force`` replaces an existing file, but none of the ``inputs`` of the command.
     """
     if path is None:
         return
@@ -109,7 +109,7 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], option: str) -> Non
 
 
 def text_identifiers(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of text that name rows: most values occur once."""
+    """Return the text columns that name rows: most values occur once."""
     others = [name for name, real in zip(frame.columns, real_columns(frame), strict=True) if not real]
     return [str(name) for name in others if _is_text(frame[name]) and _names_rows(frame[name].dropna())]
 
@@ -133,7 +133,7 @@ def identifiers(frame: pd.DataFrame) -> list[str]:
 
 
 def _numbers_rows(name: str, values: Array) -> bool:
-    """Return whether these whole numbers are those of rows: rows without a target leave gaps among them."""
+    """Return whether whole numbers count rows; rows without a target leave gaps in the sequence."""
     if len(values) < 10 or len(np.unique(values)) < len(values):
         return False
     steps = np.diff(values)
@@ -147,7 +147,7 @@ def quoted(names: Sequence[Any], most: int = 8) -> str:
 
 @contextmanager
 def _parquet_errors(path: Path) -> Iterator[None]:
-    """Say of what goes wrong in reading a Parquet file which one it is; errors of Arrow are of these two kinds."""
+    """Translate errors of Arrow on a Parquet file into ``InvalidInputError``."""
     try:
         yield
     except (ValueError, OSError) as error:
@@ -161,7 +161,7 @@ def _parquet() -> Any:
 
 
 def _check_size(path: Path) -> None:
-    """Refuse a Parquet file whose table does not fit: a kilobyte of it may stand for any number of equal rows."""
+    """Reject a Parquet file with a table beyond the memory; a kilobyte may stand for any number of equal rows."""
     metadata, budget = _parquet().read_metadata(path), memory_bytes(None)
     size = 8 * metadata.num_rows * metadata.num_columns
     if size > budget:
@@ -174,9 +174,9 @@ def _check_size(path: Path) -> None:
 def read_chunks(
     path: str | Path, n_rows: int, encoding: str | None = None, words: MissingWords = BY_DEFAULT
 ) -> Iterator[pd.DataFrame]:
-    """Yield a table at most so many rows at a time, so that no more of it is in memory.
+    """Yield a table in chunks of a limited number of rows.
 
-    Types are those of the whole file for Parquet, and found anew in each part of a CSV; columns of levels are text.
+    Dtypes come from the whole file for Parquet, and from every chunk of a CSV; columns of levels are text.
     """
     path = _there(path)
     parquet = path.suffix.lower() in PARQUET
@@ -206,7 +206,7 @@ def _names(path: Path, form: Mapping[str, Any]) -> list[str]:
 
 
 def _csv_form(path: Path, encoding: str | None) -> dict[str, Any]:
-    """Return how a text file is to be read, after a look at its size, its first lines and its column names."""
+    """Return the dialect of a text file from the size, the first lines and the column names."""
     _check_unfolding(path)
     known = encoding or _marked_encoding(path)
     try:
@@ -225,7 +225,7 @@ def _csv_form(path: Path, encoding: str | None) -> dict[str, Any]:
 
 @contextmanager
 def _csv_errors(path: Path, encoding: str | None) -> Iterator[None]:
-    """Say of what goes wrong in reading a text file what it is."""
+    """Translate errors in reading a text file into ``InvalidInputError``."""
     try:
         yield
     except pd.errors.EmptyDataError as error:
@@ -237,7 +237,7 @@ def _csv_errors(path: Path, encoding: str | None) -> Iterator[None]:
 
 
 def _no_text(path: Path, encoding: str | None, error: UnicodeError) -> str:
-    """Say where a file stops being text, and what to do."""
+    """Return a message with the position of the first undecodable byte and a remedy."""
     with _bytes_of(path) as file:
         if file.peek(1).startswith(PACKED):
             return f"{str(path)!r} is a workbook or packed, and no CSV. Save its table as CSV in UTF-8, or unpack it."
@@ -258,13 +258,13 @@ def _no_text(path: Path, encoding: str | None, error: UnicodeError) -> str:
 
 
 def _marked_encoding(path: Path) -> str:
-    """Return UTF-16 for files that begin with its mark, UTF-8 for others."""
+    """Return UTF-16 for files with a byte-order mark, else UTF-8."""
     with _bytes_of(path) as file:
         return UTF_16 if file.read(2) in UTF_16_MARKS else UTF_8
 
 
 def _check_unfolding(path: Path) -> None:
-    """Refuse compressed files that unfold into far more than tables do: a few kilobytes may stand for gigabytes."""
+    """Reject compressed files that expand far beyond a plausible table."""
     if path.suffix != ".gz":
         return
     most, size = max(LEAST_LIMIT, MOST_UNFOLDING * path.stat().st_size), 0
@@ -279,12 +279,12 @@ def _check_unfolding(path: Path) -> None:
 
 
 def _bytes_of(path: Path) -> gzip.GzipFile | io.BufferedReader:
-    """Return a CSV file open, unpacked where it is packed."""
+    """Open a CSV file for reading, decompressed if needed."""
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
 def _text_of(path: Path, encoding: str) -> IO[str]:
-    """Return a CSV file open as text, unpacked where it is packed."""
+    """Open a CSV file as text, decompressed if needed."""
     return io.TextIOWrapper(_bytes_of(path), encoding=encoding, newline="")
 
 
@@ -323,7 +323,7 @@ def _dialect(path: Path, encoding: str) -> tuple[str, str]:
 
 
 def _split(lines: list[str], delimiter: str) -> list[list[str]]:
-    """Return the fields of lines; whole lines if that makes fields of more than 131,072 signs, as no delimiter does."""
+    """Return the fields of lines; whole lines if a field has more than 131,072 characters."""
     try:
         return list(csv.reader(lines, delimiter=delimiter))
     except csv.Error:
@@ -331,7 +331,7 @@ def _split(lines: list[str], delimiter: str) -> list[list[str]]:
 
 
 def _evenness(rows: list[list[str]]) -> tuple[float, int]:
-    """Return the share of rows as long as the header, if that is split at all, and its length."""
+    """Return the share of rows with as many fields as the header, if split at all, and the length of the header."""
     width = len(rows[0])
     return (sum(len(row) == width for row in rows) / len(rows) if width > 1 else 0.0), width
 
@@ -345,7 +345,7 @@ MOST_NAMED = 6
 def usable_features(
     frame: pd.DataFrame, missing: str = "error", orders: Mapping[str, str] | None = None
 ) -> pd.DataFrame:
-    """Return the columns with dates read as such, or name all columns that cannot be used and what can be done."""
+    """Return the columns with parsed dates, or raise an error that names all unusable columns."""
     if frame.shape[1] == 0:
         raise InvalidInputError("There is no column left to learn from.")
     # Column by column takes seconds for a hundred thousand numeric columns, about which nothing is to be found out.
@@ -364,7 +364,7 @@ def usable_features(
 
 
 def check_entries(frame: pd.DataFrame, missing: str) -> None:
-    """Refuse gaps and infinite values where a model that was fitted with ``missing`` needs numbers."""
+    """Reject missing and infinite values where the model needs numbers."""
     parts = [*(_of_gaps(frame) if missing == "error" else []), *_of_infinite(frame)]
     if parts:
         # The way out of a gap is another one than in a fit: the model needs each of its columns.
@@ -375,19 +375,19 @@ def check_entries(frame: pd.DataFrame, missing: str) -> None:
 
 
 def real_columns(frame: pd.DataFrame) -> Array:
-    """Return which columns hold real numbers or truths; each type is looked at once, not each column."""
+    """Return the columns of real numbers or booleans; every dtype is tested once."""
     real = {dtype: is_numeric_dtype(dtype) and not is_complex_dtype(dtype) for dtype in set(frame.dtypes)}
     return np.array([real[dtype] for dtype in frame.dtypes], dtype=bool)
 
 
 def date_orders(frame: pd.DataFrame) -> dict[str, str]:
-    """Return for each column of text with dates such as 31/12/2024 whether the day or the month is first."""
+    """Return, for every text column of dates like 31/12/2024, whether the day or the month is first."""
     orders = {str(name): settled_order(column) for name, column in frame.items() if _is_text(column)}
     return {name: order for name, order in orders.items() if order is not None}
 
 
 def with_dates(column: pd.Series, order: str | None = None) -> pd.Series:
-    """Return a column of texts that are all dates as dates; others, and dates that are ambiguous, as they are."""
+    """Return a text column of unambiguous dates as dates; return any other column unchanged."""
     if not _is_text(column) or (date_order(column) == AMBIGUOUS and order is None):
         return column
     try:
@@ -398,12 +398,12 @@ def with_dates(column: pd.Series, order: str | None = None) -> pd.Series:
 
 
 def _is_text(column: pd.Series) -> bool:
-    """Return whether a column may be text that is no category by its type."""
+    """Return whether a column may be text rather than a category by type."""
     return not is_numeric_dtype(column.dtype) and not isinstance(column.dtype, pd.CategoricalDtype)
 
 
 def _of_dates(frame: pd.DataFrame) -> list[str]:
-    """Return the message on dates that can be read in two ways: as categories they would carry little information."""
+    """Return the message on ambiguous dates, which would carry little information as categories."""
     others = frame.loc[:, ~real_columns(frame)]
     examples = {
         str(name): column.dropna().iloc[0]
@@ -454,7 +454,7 @@ def _of_infinite(frame: pd.DataFrame) -> list[str]:
 
 
 def _positive(counts: pd.Series) -> dict[str, int]:
-    """Return the counts that are not zero, by the names of the columns."""
+    """Return the nonzero counts by column name."""
     return {str(name): int(count) for name, count in counts[counts > 0].items()}
 
 

@@ -1,4 +1,4 @@
-"""From a table to features and target, and the settings that a task calls for."""
+"""Features and target of a table, and the settings of a task."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ def split_columns(
     read: Callable[[list[str]], Collection[str]] | None = None,
     orders: Mapping[str, str] | None = None,
 ) -> LabeledTable:
-    """Return features and target of a table, checked; features are those that kernels ``read``, all for None."""
+    """Return checked features and target of a table; features are the columns in ``read``, or all for None."""
     for option, names in {"time" if event else "target": [target], "drop": drop, "id": ids}.items():
         check_columns(frame, names, f"--{option}")
     for option, name in {"groups": groups, "event": event, "strata": strata}.items():
@@ -105,7 +105,7 @@ def split_columns(
 
 
 def _notes_on_identifiers(features: pd.DataFrame) -> list[str]:
-    """Return notes on the columns that number or name the rows."""
+    """Return notes on columns that number or name the rows."""
     notes = []
     counting = identifiers(features)
     if counting:
@@ -186,14 +186,14 @@ def strata_of(frame: pd.DataFrame, name: str, levels: Sequence[str]) -> Array:
 
 
 def _texts(column: pd.Series) -> pd.Series:
-    """Return labels as text: numbers without a needless point, which a column with gaps has; gaps as nothing."""
+    """Return labels as text: whole floats without a decimal point, missing values as the empty text."""
     numbers = is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
     texts = column.astype(np.float64).map("{:.15g}".format) if numbers else column.astype(str)
     return texts.where(column.notna(), "")
 
 
 def _truths(column: pd.Series, name: str) -> Array:
-    """Return whether each event was seen."""
+    """Return a boolean per event."""
     numbers = is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
     texts = (column.astype(np.float64).map("{:g}".format) if numbers else column.astype(str)).str.strip().str.lower()
     unknown = sorted(set(texts) - set(TRUTHS))

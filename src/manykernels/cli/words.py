@@ -1,4 +1,4 @@
-"""Words of a CSV that stand for a missing value: everywhere, or among numbers but not among levels."""
+"""Words of a CSV for a missing value: everywhere, or among numbers but not among levels."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,16 +26,16 @@ class MissingWords:
     Parameters
     ----------
     extra : tuple of str
-        Words that are missing in each column, as ``--na`` names them.
+        Missing-value words of every column, from ``--na``.
     levels : mapping of str to collection of str
-        The columns that a model reads as levels or classes, and the texts of these, none of which is missing.
+        The columns read as levels or classes, with the levels, none of which is missing.
     """
 
     extra: tuple[str, ...] = ()
     levels: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def options(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the arguments by which pandas reads a CSV with these columns; columns of levels stay text."""
+        """Return the arguments of ``pandas.read_csv`` for a CSV with the given columns; columns of levels stay text."""
         every = [*EVERYWHERE, *IN_NUMBERS, *self.extra]
         if not self.levels:
             return {"keep_default_na": False, "na_values": every}
@@ -52,9 +52,9 @@ class MissingWords:
     def settle(
         self, frame: pd.DataFrame, read: Callable[[list[int]], pd.DataFrame], note: Callable[[str], None] | None
     ) -> pd.DataFrame:
-        """Return a table in which words among text are levels again; remarks name the words read as missing.
+        """Return a table with missing-value words restored to levels; remarks name the words read as missing.
 
-        ``read`` returns columns of the file, by their positions, as the text that is written there.
+        ``read`` returns columns of the file by position, as the original text.
         """
         gaps = frame.isna()
         places = np.flatnonzero(gaps.any(axis=0).to_numpy()).tolist()
@@ -85,11 +85,11 @@ BY_DEFAULT = MissingWords()
 
 
 def _holds_levels(column: pd.Series) -> bool:
-    """Return whether a column holds text that is no date."""
+    """Return whether a column holds text other than dates."""
     present = column.dropna()
     return any(isinstance(value, str) for value in present.unique()) and date_order(present) is None
 
 
 def _counts(words: Any) -> dict[str, int]:
-    """Return how often each word occurs, without the empty one."""
+    """Return the frequency of every word except the empty text."""
     return {str(word): int(count) for word, count in pd.Series(words).value_counts().items() if word}

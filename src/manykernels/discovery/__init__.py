@@ -1,4 +1,4 @@
-"""Kernels that are found while learning: families too large, or infinite, to be listed."""
+"""Kernels found while learning: families too large, or infinite, to be listed."""
 
 from manykernels.discovery.base import Discovery, Found, Limits, SearchProblem, run_search
 from manykernels.discovery.families.base import KernelFamily, PairWeights

@@ -32,12 +32,12 @@ from manykernels.validation.parameters import (
 
 @dataclass(frozen=True, eq=False)
 class SearchProblem:
-    r"""What every search is posed: a problem ``sum_i s_i l(y_i, f(x_i) + b)`` plus a penalty, its kernels to be found.
+    r"""What every search is posed: a problem ``sum_i s_i l(y_i, f(x_i) + b)`` plus a penalty, the kernels to be found.
 
     Parameters
     ----------
     points : array-like of shape (n_samples, n_columns)
-        On which kernels act as they are; usually standardized.
+        On which kernels act unchanged; usually standardized.
     target : array-like of shape (n_samples,)
         Numbers, or signs for a loss of classification.
     loss : Loss or str, default="squared"
@@ -125,7 +125,7 @@ def family_certificate(problem: Problem, model: Model, norm: float) -> Certifica
 
 
 def certificate_of(problem: Problem, model: Model, penalty: float, feasible: Array, conjugate: float) -> Certificate:
-    """Return the certificate of a model whose penalty, and its conjugate at feasible dual coefficients, are known.
+    """Return the certificate of a model whose penalty, and the conjugate at feasible dual coefficients, are known.
 
     The dual coefficients are scaled to the best point of their ray.
     """
@@ -145,14 +145,14 @@ def certificate_of(problem: Problem, model: Model, penalty: float, feasible: Arr
 
 
 def learner_certificate(fit: LearnerFit, tiny: float) -> Certificate:
-    """Return the certificate of a learner: for its kernel weights, stationarity is all there is to miss."""
+    """Return the certificate of a learner: for the kernel weights, stationarity is all there is to miss."""
     scale = max(abs(fit.primal_value), tiny)
     kkt = KKTResiduals(fit.gap / scale, 0.0, 0.0, 0.0, 0.0)
     return Certificate.from_values(fit.primal_value, fit.dual_value, scale, kkt)
 
 
 def best_scaling(conjugate_loss: Callable[[Array], float], rho: Array, bound: float) -> tuple[float, float]:
-    """Maximize the dual value along the ray of ``rho``, which keeps it in its box."""
+    """Maximize the dual value along the ray of ``rho``, which keeps it in the box."""
 
     def negative(scale: float) -> float:
         return conjugate_loss(scale * rho) + scale**2 * bound
@@ -181,7 +181,7 @@ class Found:
     spec : KernelSpec
         The kernel itself, as it acts on standardized columns; not normalized any further.
     columns : tuple of int
-        Positions of its columns in the table.
+        Positions of the columns in the table.
 
     Examples
     --------
@@ -217,7 +217,7 @@ class Discovery:
     ----------
     kernels : tuple of Found
     solution : Solution
-        On exactly these kernels, in this order; its certificate holds over the whole family.
+        On exactly the kernels, in the order; the certificate holds over the whole family.
     """
 
     kernels: tuple[Found, ...]
@@ -242,10 +242,10 @@ def run_search(candidates: Iterator[Solution], limits: Limits, problem: Problem)
     Parameters
     ----------
     candidates : iterator of Solution
-        With the kernels that were found. The first is the starting point (iteration 0).
+        With the kernels found. The first is the starting point (iteration 0).
     limits : Limits
     problem : Problem
-        Target, weights, loss and penalty; its kernels are of no account.
+        Target, weights, loss and penalty; the kernels are of no account.
 
     Examples
     --------

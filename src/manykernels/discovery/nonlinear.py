@@ -88,7 +88,7 @@ class NonlinearProblem:
     radius: float  # Lambda
 
     def kernel(self, theta: Array) -> tuple[Array, Array]:
-        """Return ``sum_i theta_i K_i`` and its power, ``K_theta``."""
+        """Return ``sum_i theta_i K_i`` and the power, ``K_theta``."""
         scaled = self.features * np.sqrt(theta)
         base = scaled @ scaled.T
         return base, base**self.degree
@@ -97,7 +97,7 @@ class NonlinearProblem:
         """Return value and gradient at theta.
 
         With the dual coefficients rho of the model, ``dJ/dtheta_i = -(D/(2 lambda)) rho' (K_i o B^(D-1)) rho``: never
-        positive, so that a minimum is on the boundary of the ball.
+        positive, so a minimum is on the boundary of the ball.
         """
         base, gram = self.kernel(theta)
         if not np.isfinite(gram).all():
@@ -114,7 +114,7 @@ class NonlinearProblem:
         return DescentPoint(theta, fit, value, gradient, max(decrease, 0.0) / max(abs(value), floor), gram)
 
     def constant_at(self, theta: Array) -> DescentPoint:
-        """Return the best constant as a model at theta, with the bound that needs no kernel; theta is as it is."""
+        """Return the best constant as a model at theta, with the bound that needs no kernel; theta is unchanged."""
         problem, zero = self.problem, np.zeros(self.problem.n_samples)
         b, dual = problem.best_constant, -problem.conjugate_loss(zero)
         primal = problem.empirical_loss(problem.constant_scores(b))
@@ -216,7 +216,7 @@ class NonlinearDescent:
         return Solution(fit.rho, weights, fit.b, certificate, passes=passes, newton_steps=self._steps, state=point)
 
     def solution(self) -> Solution:
-        """Return the model at the best point, with the certificate that it has on its kernel."""
+        """Return the model at the best point, with the certificate that it has on the kernel."""
         solution = self._run.solution()
         single = self.posed.problem.on(DenseStack(self.point.gram[None]), slice(None))
         certificate = single.certificate(solution.dual_coef, solution.kernel_weights, solution.intercept)
@@ -247,7 +247,7 @@ class NonlinearDiscovery(Discovery):
     constant_weight : float
         ``theta`` of the constant kernel, 0 without one.
     stationarity : float
-        How much the objective could fall to first order inside the ball, relative to its value.
+        How much the objective could fall to first order inside the ball, relative to the value.
     """
 
     base_weights: Array
@@ -275,8 +275,7 @@ def discover_nonlinear(
     degree : int, default=2
         ``D``, at least 1.
     radius : float, default=1.0
-        ``Lambda``, positive. The objective falls as weights grow, so that the result is always this far from
-        ``theta_0``.
+        ``Lambda``, positive. The objective falls as weights grow, so the result is always the far from ``theta_0``.
     reference : float or array_like of shape (p,), optional
         ``theta_0``, non-negative; by default one over the number of weights.
     constant : bool, default=True
@@ -296,10 +295,10 @@ def discover_nonlinear(
 
     Notes
     -----
-    The problem is not convex in theta for ``D > 1``. What is proven is less than elsewhere in this library: the
-    certificate of the solution is that of the model *with its kernel*, exact as always; for theta it is only known that
-    no weights of the ball lower the objective by more than ``stationarity`` times its value *to first order*. With
-    ``D = 1`` the objective is convex, and that is a bound on the distance to the global minimum.
+    The problem is not convex in theta for ``D > 1``. What is proven is less than elsewhere in the library: the
+    certificate of the solution is that of the model *with the kernel*, exact as always; for theta it is only known that
+    no weights of the ball lower the objective by more than ``stationarity`` times the value *to first order*. With ``D
+    = 1`` the objective is convex, and that is a bound on the distance to the global minimum.
 
     References
     ----------
@@ -332,7 +331,7 @@ def _reference(reference: ArrayLike | None, size: int) -> Array:
 
 
 def _discovery(descent: NonlinearDescent, names: Sequence[str]) -> NonlinearDiscovery:
-    """Return the point reached as a kernel on columns and its model."""
+    """Return the point reached as a kernel on columns and the model."""
     posed, point, n_columns = descent.posed, descent.point, len(names)
     theta, offset = point.theta[:n_columns], float(point.theta[n_columns:].sum())
     columns = np.flatnonzero(theta) if theta.any() else np.arange(n_columns)

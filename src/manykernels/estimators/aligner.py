@@ -1,4 +1,4 @@
-"""Two-stage learning as a transformer: from rows to the one kernel that is most like the target."""
+"""Two-stage learning as a transformer: from rows to the single kernel that is most like the target."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -32,10 +32,10 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
     ----------
     kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
         The kernels. None: Gaussian kernels of three widths and a linear kernel, on every column and on all columns
-        (:meth:`KernelBank.auto`). With "precomputed", X is a :class:`KernelStack`, an
-        (M, N, N) array or a list of (N, N) arrays, used as it is; a :class:`PrecomputedBank` normalizes it.
+        (:meth:`KernelBank.auto`). With "precomputed", X is a :class:`KernelStack`, an (M, N, N) array or a list of (N,
+        N) arrays, used unchanged; a :class:`PrecomputedBank` normalizes it.
     method : {"joint", "independent", "uniform"}, default="joint"
-        ``"joint"`` maximizes the alignment of the combination (alignf), ``"independent"`` weighs each kernel by its
+        ``"joint"`` maximizes the alignment of the combination (alignf), ``"independent"`` weighs every kernel by its
         own alignment, ``"uniform"`` weighs all alike and needs no y.
     target : {"auto", "numbers", "signs", "indicator", "balanced"}, default="auto"
         How y becomes the ideal kernel, see :func:`target_kernel`. ``"auto"`` takes text, booleans, two values, and at
@@ -56,7 +56,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
     kernel_names_ : list of str
         Names of the kernels.
     kernel_alignments_ : ndarray of shape (n_kernels,)
-        Alignment of each kernel by itself; NaN without y.
+        Alignment of every kernel by itself; NaN without y.
     alignment_ : float
         Alignment of the combination with the target on the training samples; NaN without y.
     result_ : AlignedWeights

@@ -1,9 +1,10 @@
-"""The parameters of the estimators as data: what each may be, its default and its help, for Python and command line.
+"""The parameters of the estimators as data: what every may be, the default and the help, for Python and command line.
 
-What changes the answer of an estimator is a parameter of its own. What decides how long it may take, where its kernels
-are kept and what it prints is in ``resources``; how cross-validation goes about its search is in ``search``; what one
-loss alone needs is in ``loss_parameters``. A group is immutable, is given as an object or as a dictionary, and is
-replaced, never changed, by ``set_params(resources__n_jobs=2)``; so is a bank by ``set_params(kernels__center=True)``.
+What changes the answer of an estimator is a separate parameter. What decides how long it may take, where the kernels
+are kept and what it prints is in ``resources``; how cross-validation goes about the search is in ``search``; what a
+single loss alone needs is in ``loss_parameters``. A group is immutable, is given as an object or as a dictionary, and
+is replaced, never changed, by ``set_params(resources__n_jobs=2)``; so is a bank by
+``set_params(kernels__center=True)``.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -71,7 +72,7 @@ class Parameter:
 
     @property
     def place(self) -> str:
-        """Its name among the parameters of an estimator, as ``set_params`` takes it."""
+        """The name among the parameters of an estimator, as ``set_params`` takes it."""
         return f"{self.group}__{self.name}" if self.group else self.name
 
 
@@ -116,12 +117,12 @@ def _check_callback(value: object) -> None:
 
 
 def _of_penalty(penalty: str, name: str) -> Callable[[Any], object]:
-    """Return the check that the penalty itself makes of its parameter."""
+    """Return the check that the penalty itself makes of the parameter."""
     return lambda value: REGULARIZERS[penalty](1.0, **{name: value})
 
 
 def _of_loss(loss: str, name: str) -> Callable[[Any], object]:
-    """Return the check that the loss itself makes of its parameter."""
+    """Return the check that the loss itself makes of the parameter."""
     return lambda value: LOSSES[loss](**{name: value})
 
 
@@ -190,7 +191,7 @@ PARAMETERS: Mapping[str, Parameter] = {parameter.name: parameter for parameter i
 
 
 def defaults(*names: str) -> dict[str, Any]:
-    """Return the defaults of these parameters, of all but ``loss`` if none is named.
+    """Return the defaults of the parameters, of all but ``loss`` if none is named.
 
     Examples
     --------
@@ -202,7 +203,7 @@ def defaults(*names: str) -> dict[str, Any]:
 
 
 def place_of(name: str) -> str:
-    """Return how ``set_params`` of an estimator is told a parameter: through its group, if it is part of one.
+    """Return how ``set_params`` of an estimator is told a parameter: through the group, if it is part of one.
 
     Examples
     --------
@@ -242,7 +243,7 @@ class ParameterGroup:
 
     @classmethod
     def of(cls, value: object, name: str) -> Self:
-        """Return the group that was given as the parameter ``name``: an object of this class, a dictionary, or None."""
+        """Return the group given as the parameter ``name``: an object of the class, a dictionary, or None."""
         if value is None:
             return cls()
         if isinstance(value, cls):
@@ -262,7 +263,7 @@ class ParameterGroup:
     @classmethod
     @cache
     def names(cls) -> tuple[str, ...]:
-        """Return the names of the parameters in this group."""
+        """Return the names of the parameters in the group."""
         return tuple(field.name for field in fields(cls))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -288,7 +289,7 @@ class ParameterGroup:
 class Resources(ParameterGroup):
     """What a fit may take and what it tells meanwhile: none of it is a choice between models.
 
-    Every estimator has these under ``resources``, as an object or a dictionary, or those of them that its kind of fit
+    Every estimator has these under ``resources``, as an object or a dictionary, or those of them that the kind of fit
     knows.
 
     Parameters
@@ -298,12 +299,12 @@ class Resources(ParameterGroup):
         :class:`GaussianMKL` 50, for :class:`NonlinearMKL` 100, for :class:`PolynomialMKL` 30.
     time_limit : float or None, default=None
         Most seconds of the solver, for all classes or targets together; Gram matrices are not counted. What is reached
-        by then is kept, with its gap and a ConvergenceWarning; classes that found no time left are constant. With
+        by then is kept, with the gap and a ConvergenceWarning; classes that found no time left are constant. With
         cross-validation it is for search and last fit together: at most four fifths are for the search, and nothing of
         what the last fit is predicted to take. It then takes the best of what it scored, with a warning, or where that
         is nothing the model of the plain estimator.
     callback : callable or None, default=None
-        Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
+        Called with an :class:`IterationRecord` after every certified iteration; a true value stops and keeps the model.
         With several classes it is called for each, in threads with ``n_jobs``, and stops that one only. With
         cross-validation it is called in the last fit only. A model file does not keep it.
     representation : {"auto", "gram", "factored"}, default="auto"
@@ -316,8 +317,8 @@ class Resources(ParameterGroup):
         Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory of the machine. Decides
         whether they are stored or computed anew when needed.
     n_jobs : int or None, default=None
-        Threads: over the kernels with two classes or one target, over the classes or targets with more; of the folds
-        in a search. -1 takes all cores.
+        Threads: over the kernels with two classes or a single target, over the classes or targets with more; of the
+        folds in a search. -1 takes all cores.
     verbose : int, default=0
         1 shows the gap falling toward ``tol``, 2 prints a line an iteration; with cross-validation also a bar, or
         lines, of the models of the folds.
@@ -366,7 +367,7 @@ class Search(ParameterGroup):
         of :class:`MKLSurvivalCV`, or ``tol`` if that is larger, and ``tol`` on other grids.
     keep_folds : bool, default=False
         Whether to keep the models that the folds have of the choice: :func:`manykernels.inspection.conformal_intervals`
-        and ``conformal_sets`` are then those of CV+. Each takes the memory of a fitted model: its training rows as the
+        and ``conformal_sets`` are then those of CV+. Each takes the memory of a fitted model: the training rows as the
         kernels read them, for factors nothing that grows with the rows. A model file does not keep them.
 
     Examples
@@ -389,12 +390,12 @@ class LossParameters(ParameterGroup):
     Parameters
     ----------
     epsilon : float or "auto", default="auto"
-        For ``"epsilon_insensitive"``: errors up to this size do not count; "auto" is 0.1 standard deviations of y.
+        For ``"epsilon_insensitive"``: errors up to the size do not count; "auto" is 0.1 standard deviations of y.
     delta : float or "auto", default="auto"
         For ``"huber"``: size of error beyond which the loss is linear; "auto" is 1.35 standard deviations of y.
     tau : float or sequence of float, default=0.5
-        For ``"quantile"``: which quantile. Of several, in increasing order, all are estimated, each by a problem of its
-        own, and ``predict`` returns a column for each.
+        For ``"quantile"``: which quantile. Of several, in increasing order, all are estimated, each by a separate
+        problem, and ``predict`` returns a column for each.
 
     Examples
     --------
@@ -437,12 +438,12 @@ class TakesGroups(BaseEstimator):
 
     @property
     def _resources(self) -> Resources:
-        """What this fit may take, the number of iterations decided."""
+        """What the fit may take, the number of iterations decided."""
         resources: Resources = self._group("resources")
         return resources if resources.max_iter is not None else replace(resources, max_iter=self._max_iter)
 
     def _all_parameters(self) -> dict[str, Any]:
-        """Return all parameters by their names, those of groups beside the others."""
+        """Return all parameters by their names, those of groups beside the rest."""
         given = self.get_params(deep=False)
         return given | {key: part for name in self._groups for key, part in self._group(name).get_params().items()}
 
@@ -477,24 +478,24 @@ class TakesGroups(BaseEstimator):
         return found
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters of the estimator, by ``resources__name`` those of a group, by ``kernels__name`` of its bank.
+        """Set parameters of the estimator, by ``resources__name`` those of a group, by ``kernels__name`` of the bank.
 
         Parameters
         ----------
         **params
             ``resources__n_jobs`` and so on give the estimator another group, ``kernels__normalize``,
-            ``kernels__center`` and so on another bank; what was passed in stays as it is, and no bank counts as the
+            ``kernels__center`` and so on another bank; what was passed in stays unchanged, and no bank counts as the
             default one.
 
         Returns
         -------
         estimator
-            This estimator.
+            The estimator.
 
         Raises
         ------
         InvalidInputError
-            If there is no such parameter, or the bank cannot use its value.
+            If there is no such parameter, or the bank cannot use the value.
 
         Examples
         --------
@@ -526,9 +527,9 @@ class TakesGroups(BaseEstimator):
 
 
 def with_kernels_of(estimator: BaseEstimator, X: TableLike | Table | KernelStack | Pairs) -> Any:
-    """Return a clone whose list of kernels is decided by these rows, for whoever fits it on parts of them.
+    """Return a clone whose list of kernels is decided by the rows, for whoever fits it on parts of them.
 
-    An estimator without a bank, or behind other steps of a pipeline, is cloned as it is.
+    An estimator without a bank, or behind other steps of a pipeline, is cloned unchanged.
     """
     again, own = clone(estimator), getattr(estimator, BANK, None)
     if isinstance(own, (KernelBank, PairKernels)) or (own is None and BANK in again.get_params(deep=False)):

@@ -1,8 +1,8 @@
 """Targets in random order: how strongly kernels are related to them, which tells what noise reaches.
 
-All permutations are columns of one matrix, so that they cost about a pass over the kernels; on factors of many rows
+All permutations are columns of a single matrix, so they cost about a pass over the kernels; on factors of many rows
 target and permutations are compared by kernels on rounded rows, which cost less and keep the test exact. A few of them
-are large or small together by chance. How large all permutations are on average needs none of them,
+are large or small together by chance. How large all permutations are on average needs none,
 
     E tr R' P' K P R = tr K q / n + (1' K 1 - tr K) (s - q) / (n (n - 1)),     q = ||R||^2,  s = ||R' 1||^2,
 
@@ -73,7 +73,7 @@ class PermutedTargets:
     def of(
         cls, problems: Sequence[Problem], seed: int, strata: Array | None = None, groups: Array | None = None
     ) -> PermutedTargets:
-        """Return the targets of problems, each as its empty model leaves it."""
+        """Return the targets of problems, each as the empty model leaves it."""
         n_samples = problems[0].n_samples
         rhos = tuple(problem.empty_coefficients.reshape(n_samples, -1) for problem in problems)
         entries = sum(rho.size for rho in rhos)
@@ -92,7 +92,7 @@ class PermutedTargets:
     def levels(
         self, problems: Sequence[Problem], n_permutations: int = N_PERMUTATIONS, *, some: bool = False
     ) -> list[NoiseLevel]:
-        """Return the levels of these problems by so many orders: a pass over the kernels, if all of them fit.
+        """Return the levels of the problems by so many orders: a pass over the kernels, if all fit.
 
         Or those of ``some`` rows, where these are enough.
         """
@@ -106,9 +106,9 @@ class PermutedTargets:
         return levels
 
     def levels_among(self, stack: Any) -> list[NoiseLevel] | None:
-        """Return the levels by the orders of the unit among some rows that are drawn, as large as those of all rows.
+        """Return the levels by the orders of the unit among some rows drawn, as large as those of all rows.
 
-        None of few rows, of groups, which would be cut, and where few of those that are drawn would decide.
+        None of few rows, of groups, which would be cut, and where few of those drawn would decide.
         """
         n = len(self.rhos[0])
         if n < 2 * ENOUGH_ROWS or self.groups is not None or not stack.has_factors:
@@ -130,7 +130,7 @@ class PermutedTargets:
     def _levels_on(
         self, stack: GramStack, n_permutations: int
     ) -> tuple[list[NoiseLevel], list[tuple[Array, Array] | None]]:
-        """Return the levels, and bounds on squares of norms of each target, where there are any from above."""
+        """Return the levels, and bounds on squares of norms of every target, where there are any from above."""
         orders = np.vstack([np.arange(len(self.rhos[0]), dtype=np.int32), self._orders(n_permutations)])
         sums: list[Array] = []  # known where every order of the samples is as likely as any other
         exchangeable = self.strata is None and self.groups is None
@@ -242,7 +242,7 @@ def noise_levels(
     *,
     until_told: bool = False,
 ) -> list[NoiseLevel]:
-    """Return dual norms at the empty model of every problem on one stack, and of its permuted targets.
+    """Return dual norms at the empty model of every problem on a single stack, and of the permuted targets.
 
     One pass over the kernels for all, or for as many as fit; with ``until_told`` by no more orders than it takes to
     tell that there is more than noise.
@@ -257,7 +257,7 @@ def noise_levels(
 def _squares_of(
     stack: GramStack, rhos: Sequence[Array], orders: Array, sums: list[Array] | None = None
 ) -> list[tuple[Array, Array | None]]:
-    """Return squares of norms of targets (N, T) in these orders, (orders, M) a target: bounds from below.
+    """Return squares of norms of targets (N, T) in the orders, (orders, M) a target: bounds from below.
 
     Beside them bounds (M,) from above in the first order, or None where there are no bounds. The columns of a target
     are summed over: they share their weights. To ``sums`` the sums of all entries of the kernels are added, (M,).
@@ -328,7 +328,7 @@ def multiple_of(other: Array, rho: Array) -> float | None:
 
 
 def _squares_of_sets(stack: GramStack, rho: Array, orders: Array, sums: list[Array] | None) -> tuple[Array, None]:
-    """Return the same of one target (N, T) of several columns."""
+    """Return the same of a single target (N, T) of several columns."""
     unit, sets = np.abs(rho).max() or 1.0, rho[orders.T]
     sets /= unit
     if sums is None or sums:
@@ -341,7 +341,7 @@ def _squares_of_sets(stack: GramStack, rho: Array, orders: Array, sums: list[Arr
 
 
 def _quads_of(stack: Any, columns: Array, own: Sequence[int]) -> tuple[Array, dict[int, Array]]:
-    """Return bounds (M, k) from below on ``r' K_m r`` of every column, and from above (M,) of some: one pass.
+    """Return bounds (M, k) from below on ``r' K_m r`` of every column, and from above (M,) of some: a single pass.
 
     None from above where there are no bounds, of matrices and of rounded rows.
     """
@@ -358,14 +358,14 @@ def _quads_of(stack: Any, columns: Array, own: Sequence[int]) -> tuple[Array, di
 
 
 def _begins_at(problem: Problem, rho: Array) -> bool:
-    """Whether a fit on factors begins with these dual coefficients (N, 1), whose pass then is spared."""
+    """Whether a fit on factors begins with the dual coefficients (N, 1), whose pass then is spared."""
     if not problem.stack.has_factors or problem.shared or problem.unpenalized.size:
         return False
     return np.allclose(problem.empty_start, rho[:, 0], rtol=SAME, atol=0.0)
 
 
 def permutations_for(n_entries: int, cost: float) -> int:
-    """Return how many permutations of so many entries, each at this cost, tell what noise reaches.
+    """Return how many permutations of so many entries, each at the cost, tell what noise reaches.
 
     One less than a multiple of 20, so that 5 % can be had.
     """

@@ -7,17 +7,17 @@ constant and ``P`` a permutation::
     max   = Omega*-threshold of u_m(R),     u_m(R) = sqrt(tr R' K_m R) / w_m
     noise = geometric mean over some P of the threshold of g u_m(P R)
 
-How large permutations are on average over all orders needs none of them, and is what ``g`` makes of those drawn
+How large permutations are on average over all orders needs none, and is what ``g`` makes of those drawn
 (`permutations.py`).
 
-**What is left to the data** is a fifth of the noise, and more where most kernels are noise. A strength takes about its
-square from the fit of each kernel that says something, and lets the others add the squares of what they have beyond it:
+**What is left to the data** is a fifth of the noise, and more where most kernels are noise. A strength takes about the
+square from the fit of every kernel that says something, and lets the rest add the squares of what they have beyond it:
 with ``pi`` the share of kernels that are noise, and ``n`` the norms of permuted targets, the sum of both,
 
     (1 - pi) lambda^2 + pi mean (n - lambda)_+^2,     is least where     (1 - pi) lambda = pi mean (n - lambda)_+.
 
 ``pi`` is twice the mean over the kernels of the share of permuted targets that they are more related to, their
-p-values, less three of its standard deviations under permutations: few columns, and columns that go with each other, do
+p-values, less three of the standard deviations under permutations: few columns, and columns that go with each other, do
 not raise the strength. Means of p-values vary by a third of what the share of those above one half does.
 
 D. Donoho, I. Johnstone, "Ideal spatial adaptation by wavelet shrinkage", Biometrika 81 (1994), for that sum; J. Storey,
@@ -175,7 +175,7 @@ class NoiseLevel:
     def beyond(self) -> Array:
         """Whether a kernel is more strongly related to the target than any kernel is to permuted ones, (M,) bool: 95 %.
 
-        Squares of norms are compared in standard deviations of each kernel. Of a target that is noise some kernel is
+        Squares of norms are compared in standard deviations of every kernel. Of a target that is noise some kernel is
         beyond in 5 % of the cases, however many kernels there are.
         """
         standing = self._standing
@@ -186,7 +186,7 @@ class NoiseLevel:
 
     @cached_property
     def _standing(self) -> tuple[Array, Array, Array] | None:
-        """Squares of norms in standard deviations from the mean of each kernel, of the target and of every order.
+        """Squares of norms in standard deviations from the mean of every kernel, of the target and of every order.
 
         Those of the target (M,), minus infinity for kernels that tell targets apart by rounding only; and the largest
         one and the mean over kernels of the target and all orders, (1 + n_permutations,). None where no kernel tells.
@@ -210,10 +210,10 @@ class NoiseLevel:
     def relations(self) -> Array:
         """How strongly the target, and every permuted one, is related to the kernels, (3 or 4, 1 + n_permutations).
 
-        Each measure is in units of its own spread: the largest norm, which a wide kernel reaches; the largest one
-        in standard deviations of its kernel, which a narrow one does; the mean of these, by which many effects are
-        found that are weak one by one; and where it was asked for, how well the sum of the kernels fits, which finds
-        what is far from smooth.
+        Every measure is in units of its own spread: the largest norm, which a wide kernel reaches; the largest one in
+        standard deviations of the kernel, which a narrow one does; the mean of these, by which many effects are found
+        that are weak one by one; and where it was asked for, how well the sum of the kernels fits, which finds what is
+        far from smooth.
         """
         standing, more = self._standing, [] if self.fitted is None else [self.fitted]
         if standing is None:
@@ -224,7 +224,7 @@ class NoiseLevel:
 
 
 def _ahead(norms: Array, noise: Array) -> Array:
-    """Return the share of all norms (n_permutations, M) of noise that are above those (k, M) of a target, (k,)."""
+    """Return the share of all norms (n_permutations, M) of noise above those (k, M) of a target, (k,)."""
     above = np.zeros(len(norms))
     step = max(BLOCK // (len(norms) * len(noise)), 1)
     for start in range(0, norms.shape[1], step):
@@ -240,12 +240,12 @@ def _passed(values: Array, noise: Array) -> Array:
 
 
 def p_value(levels: Sequence[NoiseLevel]) -> float:
-    """Return the share of targets, permuted or not, that are as strongly related to the kernels as they are.
+    """Return the share of targets, permuted or not, that are as strongly related to the kernels unchanged.
 
     Of all measures the one counts by which a target stands out most; among targets that stand out alike, which few
-    orders have many of, the sum of both largest relations. All targets are treated alike, so that the place of one that
-    is noise is uniform among them: it is up to 0.05 in 5 % of the cases. Several targets are permuted together, and
-    their measures add up.
+    orders have many of, the sum of both largest relations. All targets are treated alike, so the place of one that is
+    noise is uniform among them: it is up to 0.05 in 5 % of the cases. Several targets are permuted together, and their
+    measures add up.
     """
     total = np.sum([level.relations for level in levels], axis=0)
     ahead = np.max([np.searchsorted(np.sort(measure), measure) for measure in total], axis=0)  # of so many targets
@@ -266,7 +266,7 @@ def attributes_of_noise(n_problems: int, one: bool, levels: Sequence[NoiseLevel]
 
 
 def at_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength, share: float = 1.0) -> Problem:
-    """Return the problem with its penalty at a share of the strength that its data give."""
+    """Return the problem with the penalty at a share of the strength that the data give."""
     if asked.unit == "max":
         return problem.at_fraction(share * asked.factor)
     factor = asked.factor
@@ -295,7 +295,7 @@ def clear(levels: Sequence[NoiseLevel]) -> bool:
     """Whether targets stand out so far from a few orders that more of them would tell the same.
 
     By the largest norm, or by the mean over kernels: the distance to the closest order is several times their spread,
-    which it is of one target of noise in about a thousand.
+    which it is of a single target of noise in about a thousand.
     """
     total = np.sum([level.relations for level in levels], axis=0)[[0, 2]]
     orders = total[:, 1:]
@@ -305,7 +305,7 @@ def clear(levels: Sequence[NoiseLevel]) -> bool:
 def told(levels: Sequence[NoiseLevel]) -> bool:
     """Whether targets are told from noise: clear, or behind so few orders as noise at the limit would be rarely.
 
-    Noise that is told so and would not be by many more orders is one target in two thousand.
+    Noise that is told so and would not be by many more orders is a single target in two thousand.
     """
     n_orders = len(levels[0].permuted)
     behind = round(p_value(levels) * (1 + n_orders)) - 1

@@ -1,4 +1,4 @@
-"""Survival: Cox's proportional hazards with many kernels, by one strength or one that folds choose.
+"""Survival: Cox's proportional hazards with many kernels, by a single strength or one that folds choose.
 
 Predictions of hazards take Breslow's baseline. How good they are: concordance of risks with times, and Brier scores
 under censoring.
@@ -45,7 +45,7 @@ def concordance_index(y: ArrayLike, risk: ArrayLike, sample_weight: ArrayLike | 
     risk : array-like of shape (n_samples,)
         Higher means an earlier event.
     sample_weight : array-like of shape (n_samples,), float or None, default=None
-        Non-negative weights; a pair counts by the product of its two, so that a weight of two is the sample twice.
+        Non-negative weights; a pair counts by the product of the two, so a weight of two is the sample twice.
 
     Returns
     -------
@@ -131,10 +131,11 @@ def brier_score(y_train: ArrayLike, y: ArrayLike, survival: ArrayLike, times: Ar
 
     .. math:: B(t) = \frac1n \sum_{i \text{ known at } t} \frac{([T_i > t] - S_i(t))^2}{P(C \ge \min(T_i, t))}
 
-    At one time events come before censoring. So whether a sample outlives :math:`t` is known if its event :math:`T_i`
-    was seen by then, or if it was not censored before :math:`t`; the chance of that is :math:`P(C \ge \min(T_i, t))`,
-    with ties the left limit of the Kaplan-Meier curve of censoring, as in Gerds and Schumacher. scikit-survival takes
-    :math:`P(C > T_i)`, which is the same without ties and counts events at tied times too much with them.
+    At a single time events come before censoring. So whether a sample outlives :math:`t` is known if the event
+    :math:`T_i` was seen by then, or if it was not censored before :math:`t`; the chance of that is :math:`P(C \ge
+    \min(T_i, t))`, with ties the left limit of the Kaplan-Meier curve of censoring, as in Gerds and Schumacher.
+    scikit-survival takes :math:`P(C > T_i)`, which is the same without ties and counts events at tied times too much
+    with them.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ def brier_score(y_train: ArrayLike, y: ArrayLike, survival: ArrayLike, times: Ar
     y : structured array of shape (n_samples,)
         What happened to the samples that were predicted.
     survival : array-like of shape (n_samples, n_times)
-        Predicted probabilities of no event up to each time.
+        Predicted probabilities of no event up to every time.
     times : array-like of shape (n_times,)
         Not beyond the last time of ``y_train``, if that is one of censoring.
 
@@ -155,7 +156,7 @@ def brier_score(y_train: ArrayLike, y: ArrayLike, survival: ArrayLike, times: Ar
     Raises
     ------
     InvalidInputError
-        If shapes differ, or some sample outlives every time of censoring in ``y_train``, so that its weight is unknown.
+        If shapes differ, or some sample outlives every time of censoring in ``y_train``, so the weight is unknown.
 
     References
     ----------
@@ -200,9 +201,9 @@ def kaplan_meier(time: Array, event: Array) -> tuple[Array, Array]:
 
 
 def _uncensored(train: Array, times: Array) -> Array:
-    """Return the Kaplan-Meier estimate of the chance that censoring comes at each time or later, `times.shape`.
+    """Return the Kaplan-Meier estimate of the chance that censoring comes at every time or later, `times.shape`.
 
-    Events at a time come before the censoring at it, so that they are not at risk of it.
+    Events at a time come before the censoring at it, so they are not at risk of it.
     """
     time, event = train["time"], train["event"]
     steps, censored = np.unique(time[~event], return_counts=True)
@@ -213,7 +214,7 @@ def _uncensored(train: Array, times: Array) -> Array:
 
 
 def baseline_hazard(target: Array, scores: Array, weight: Array) -> pd.DataFrame:
-    """Return the cumulative baseline hazard at each time of an event, a row a stratum and time."""
+    """Return the cumulative baseline hazard at every time of an event, a row a stratum and time."""
     parts = []
     for stratum in np.unique(target["stratum"]):
         inside = target["stratum"] == stratum
@@ -236,7 +237,7 @@ def _breslow(target: Array, scores: Array, weight: Array) -> tuple[Array, Array]
 
 
 def martingale_residuals(target: Array) -> Array:
-    """Return observed less expected events of each sample if all have one hazard, (n,): high for early events."""
+    """Return observed less expected events of every sample if all have one hazard, (n,): high for early events."""
     residuals = target["event"].astype(np.float64)
     for stratum in np.unique(target["stratum"]):
         inside = target["stratum"] == stratum
@@ -283,7 +284,7 @@ class MKLSurvival(BaseMKL):
     kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
         The kernels, as for :class:`MKLRegressor`.
     ties : {"efron", "breslow"}, default="efron"
-        How events of one time share a risk set.
+        How events of a single time share a risk set.
     penalty : str, dict or Regularizer, default="l1"
         As for :class:`MKLRegressor`; so are all parameters below.
     alpha : float or str, default="auto"
@@ -298,7 +299,7 @@ class MKLSurvival(BaseMKL):
     tol : float, default=1e-4
         Relative duality gap to reach.
     random_state : int, RandomState instance or None, default=None
-        Not used by the solvers of this loss.
+        Not used by the solvers of the loss.
     resources : Resources, dict or None, default=None
         Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``callback``, ``representation``,
         ``memory_budget``, ``n_jobs``, ``verbose``; see :class:`~manykernels.estimators.Resources`.
@@ -310,15 +311,15 @@ class MKLSurvival(BaseMKL):
     kernel_names_ : list of str
         Names of the kernels.
     dual_coef_ : ndarray of shape (n_support,)
-        Dual coefficients: for each sample, observed less expected events (martingale residuals) at the optimum.
-        Like ``support_``, not there for factors, of which a model keeps no samples.
+        Dual coefficients: for every sample, observed less expected events (martingale residuals) at the optimum. Like
+        ``support_``, not there for factors, of which a model keeps no samples.
     support_ : ndarray of shape (n_support,)
         Positions of the training samples with a nonzero dual coefficient.
     alpha_ : float
-        The strength that was used.
+        The strength used.
     baseline_ : DataFrame
-        ``stratum``, ``time``, ``cumulative_hazard``, ``log_cumulative_hazard``: Breslow's estimate, a row for each time
-        of an event.
+        ``stratum``, ``time``, ``cumulative_hazard``, ``log_cumulative_hazard``: Breslow's estimate, a row for every
+        time of an event.
     event_times_ : ndarray
         All times of events.
     dual_gap_ : float
@@ -340,9 +341,9 @@ class MKLSurvival(BaseMKL):
 
     Notes
     -----
-    The target is scikit-survival's: a structured array of events and times; `survival_array` makes one. Its field
-    "stratum", if there is one, numbers groups with baselines of their own. A linear kernel with ``penalty="ridge"`` is
-    the ridge penalized Cox regression.
+    The target is scikit-survival's: a structured array of events and times; `survival_array` makes one. The field
+    "stratum", if there is one, numbers groups with separate baselines. A linear kernel with ``penalty="ridge"`` is the
+    ridge penalized Cox regression.
 
     References
     ----------
@@ -427,7 +428,7 @@ class MKLSurvival(BaseMKL):
         return samples.with_targets(survival_target(event, time, stratum)[:, None])
 
     def _noise_strata(self, samples: Samples) -> Array | None:
-        """Return the strata: only samples of one share a risk set."""
+        """Return the strata: only samples of a share per risk set."""
         return self._target_of_fit["stratum"]
 
     def _keep_fit(self, training: Training, fit: Fit, samples: Samples) -> None:
@@ -476,7 +477,7 @@ class MKLSurvival(BaseMKL):
         times : array-like of shape (n_times,), default=None
             ``event_times_`` by default.
         strata : array-like of int of shape (n_samples,), default=None
-            Stratum of each sample; not needed if training had one.
+            Stratum of every sample; not needed if training had one.
 
         Returns
         -------
@@ -507,7 +508,7 @@ class MKLSurvival(BaseMKL):
         times : array-like of shape (n_times,), default=None
             ``event_times_`` by default.
         strata : array-like of int of shape (n_samples,), default=None
-            Stratum of each sample; not needed if training had one.
+            Stratum of every sample; not needed if training had one.
 
         Returns
         -------
@@ -545,7 +546,7 @@ class MKLSurvival(BaseMKL):
         y : structured array of shape (n_samples,)
             Their events and times.
         sample_weight : array-like of shape (n_samples,), float or None, default=None
-            Non-negative weights; a pair of samples counts by the product of its two.
+            Non-negative weights; a pair of samples counts by the product of the two.
 
         Examples
         --------
@@ -574,16 +575,16 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
         As in :class:`MKLSurvival`, and so are all parameters not described here.
     ties : {"efron", "breslow"}, default="efron"
-        How events of one time share a risk set.
+        How events of a single time share a risk set.
     penalty : str, dict or Regularizer, default="l1"
-        Name of the penalty, or an object, whose strength is replaced by those that are tried. One that gives every
-        kernel a weight ("lq", "ridge", weight sets) needs ``alphas``.
+        Name of the penalty, or an object, whose strength is replaced by those tried. One that gives every kernel a
+        weight ("lq", "ridge", weight sets) needs ``alphas``.
     alphas : array-like or None, default=None
         Strengths relative to the mean loss, instead of the default grid: all are tried.
     n_alphas : int, default=15
         Length of the default grid.
     l1_ratios : float or sequence of float or None, default=None
-        For ``"elasticnet"``: mixtures to try, each with a path of its own; None is 0.5.
+        For ``"elasticnet"``: mixtures to try, each with a separate path; None is 0.5.
     q, p, eta : float
         Shape of the penalties ``"lq"``, ``"lp_ball"`` and ``"elasticnet_ball"``.
     cv : int, splitter or iterable, default=None
@@ -602,7 +603,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     tol : float, default=1e-4
         Relative duality gap to reach.
     random_state : int, RandomState instance or None, default=None
-        Not used by the solvers of this loss.
+        Not used by the solvers of the loss.
     resources : Resources, dict or None, default=None
         Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``callback``, ``representation``,
         ``memory_budget``, ``n_jobs``, ``verbose``; see :class:`~manykernels.estimators.Resources`.
@@ -616,7 +617,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     best_score_ : float
         Mean score of the choice over the folds.
     cv_results_ : DataFrame
-        A row a candidate, also from :meth:`cv_frame`; strengths that were not tried have no score.
+        A row a candidate, also from :meth:`cv_frame`; strengths not tried have no score.
     n_folds_ : int
         Number of folds.
     cv_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_classes) or (n_samples, n_outputs)

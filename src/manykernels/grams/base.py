@@ -37,7 +37,7 @@ def triangle_size(n_samples: int) -> int:
 
 
 def triangle_starts(n_samples: int) -> Array:
-    """Return where each row of a packed triangle starts, with the total size at the end, (N + 1,) int64."""
+    """Return where every row of a packed triangle starts, with the total size at the end, (N + 1,) int64."""
     return np.concatenate(([0], np.cumsum(np.arange(n_samples, 0, -1))))
 
 
@@ -56,7 +56,7 @@ def mirror_upper(out: Array) -> None:
 
 @compiled()
 def pack_rows(block: Array, starts: Array, kernels: Array, out: Array) -> None:
-    """Write the upper part of ``block`` (m, r, c) into ``out[kernels]``; starts (r,) says where its rows begin."""
+    """Write the upper part of ``block`` (m, r, c) into ``out[kernels]``; starts (r,) says where the rows begin."""
     for p in range(kernels.size):
         for i in range(starts.size):
             row = block[p, i, i:]
@@ -73,8 +73,8 @@ class GramStack(ABC):
     at most about 4 MB. Public methods check their arguments once, count what is read, and call the private ones.
     Storage may be float32; results and accumulation are float64. Nothing passed in is modified.
 
-    Everywhere below, ``kernels`` and ``samples`` are positions, a slice or a mask (None: all of them), ``r`` is a
-    vector (N,), ``R`` one or k side by side, (N,) or (N, k), and ``d`` are M weights of any sign.
+    Everywhere below, ``kernels`` and ``samples`` are positions, a slice or a mask (None: all), ``r`` is a vector (N,),
+    ``R`` one or k side by side, (N,) or (N, k), and ``d`` are M weights of any sign.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ class GramStack(ABC):
     in_memory : bool
         Whether entries are stored, so that reading them again costs no evaluation.
     counters : GramCounters
-        What this stack has read; stacks made by `take` and `restrict` have their own.
+        What the stack has read; stacks made by `take` and `restrict` have their own.
     spare_bytes : int or None
-        Bytes that a solver may take for copies of kernels that are not in memory; None sets no limit.
+        Bytes that a solver may take for copies of kernels not in memory; None sets no limit.
     """
 
     has_factors: ClassVar[bool] = False  # whether kernels have factors, and forms have bounds on their errors
@@ -181,7 +181,7 @@ class GramStack(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes held by this stack."""
+        """Bytes held by the stack."""
 
     @property
     def matrix_free(self) -> bool:
@@ -220,7 +220,7 @@ class GramStack(ABC):
         return self._block(rows, cols, kernels)
 
     def quad(self, r: ArrayLike) -> Array:
-        """Squared kernel norms ``u_m^2 = r' K_m r`` (M,) of one vector: one pass.
+        """Squared kernel norms ``u_m^2 = r' K_m r`` (M,) of a single vector: a single pass.
 
         Examples
         --------
@@ -258,7 +258,7 @@ class GramStack(ABC):
         return squares, squares
 
     def quad_each(self, R: ArrayLike) -> Array:
-        """Squared kernel norms ``r' K_m r`` (M, k) of every column ``r`` of ``R``: one pass for all of them.
+        """Squared kernel norms ``r' K_m r`` (M, k) of every column ``r`` of ``R``: a single pass for all.
 
         Examples
         --------
@@ -282,7 +282,7 @@ class GramStack(ABC):
         return self._pivoted
 
     def squares_each(self, R: Array) -> Array:
-        """``tr R_k' K_m R_k`` (M, k) of several sets of vectors ``R`` (N, k, T): one pass for all of them."""
+        """``tr R_k' K_m R_k`` (M, k) of several sets of vectors ``R`` (N, k, T): a single pass for all."""
         self._count(self.n_kernels)
         return self._quad_each(R[:, :, 0]) if R.shape[2] == 1 else self._squares_each(R)
 
@@ -312,7 +312,7 @@ class GramStack(ABC):
         return each[:, :, 0] if right.ndim == 1 else each
 
     def remember(self, R: Array) -> None:
-        """Read the products with columns of ``R`` in one pass, for those who will ask for them one by one."""
+        """Read the products with columns of ``R`` in a single pass, for those who will ask for them one by one."""
         if 1 < R.shape[1] <= self._remembered.room and not self.has_factors:
             self._remembered.add(R, lambda columns: self._apply_each(columns, np.arange(self.n_kernels)))
 
@@ -354,7 +354,7 @@ class GramStack(ABC):
         return self._combine(weights, active)
 
     def triangles(self, kernels: Index = None, out: Array | None = None, *, prove: bool = True) -> Array:
-        """Packed upper triangles (m, N(N+1)/2): row i holds columns i..N-1, rows one after the other.
+        """Packed upper triangles (m, N(N+1)/2): row i holds columns i..N-1, rows in turn.
 
         They are written to ``out``, float32 or float64; by default to a new array of the storage dtype. Kernels may go
         unproven (`prove_definite`) where every model of them is looked at before it is returned.
@@ -372,12 +372,12 @@ class GramStack(ABC):
         return out
 
     def is_twin_of(self, other: GramStack) -> bool:
-        """Return whether both are one stack, but for what they count."""
+        """Return whether both are a single stack, but for what they count."""
         return self._origin is other._origin
 
     @contextmanager
     def counted_apart(self) -> Iterator[GramStack]:
-        """Give a twin of this stack with counters from zero, whose counts are added to those of this one at the end.
+        """Give a twin of the stack with counters from zero, whose counts are added to those of this one at the end.
 
         Runs that share a stack, in one Python thread or in several, so count what each of them reads.
 
@@ -467,7 +467,7 @@ class GramStack(ABC):
         Raises
         ------
         NotPSDError
-            If one has a negative eigenvalue beyond the tolerance of its storage; the message says by how much.
+            If one has a negative eigenvalue beyond the tolerance of the storage; the message says by how much.
 
         Examples
         --------
@@ -493,14 +493,14 @@ class GramStack(ABC):
 
     @property
     def replaced_kernels(self) -> dict[int, float]:
-        """Kernels that were indefinite by rounding, so that the nearest definite ones stand for them.
+        """Kernels that were indefinite by rounding, so the nearest definite ones stand for them.
 
         By position; the value is by how much of the largest eigenvalue the smallest one was negative.
         """
         return {**({} if self._unproven is None else self._unproven.replaced), **self._replaced}
 
     def _replace(self, kernel: int, gram: Array) -> None:
-        """Hold another matrix in place of a kernel that is indefinite within its tolerance."""
+        """Hold another matrix in place of a kernel that is indefinite within the tolerance."""
         raise InvalidInputError(f"A {type(self).__name__} cannot change kernel {kernel}: check the kernels before.")
 
     def _remembered_products(self, vector: Array, *, wanted: bool = True) -> Array | None:
@@ -604,12 +604,12 @@ class GramStack(ABC):
         return None if self.names is None else tuple(self.names[m] for m in kernels)
 
     def _upper_blocks(self, kernels: Array) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield (positions in ``kernels``, rows, entries of these rows from their first column on)."""
+        """Yield (positions in ``kernels``, rows, entries of the rows from their first column on)."""
         for at, rows in self._chunks(kernels):
             yield at, rows, self._block(rows, np.arange(rows[0], self.n_samples), kernels[at])
 
     def _chunks(self, kernels: Array) -> Iterator[tuple[Array, Array]]:
-        """Cut kernels x rows so that a float64 block over all columns stays below `CHUNK_BYTES`."""
+        """Cut kernels x rows so a float64 block over all columns stays below `CHUNK_BYTES`."""
         row_bytes = 8 * self.n_samples
         n_rows = max(1, min(self.n_samples, CHUNK_BYTES // row_bytes))
         n_kernels = max(1, CHUNK_BYTES // (row_bytes * n_rows))
@@ -620,14 +620,14 @@ class GramStack(ABC):
 
 
 def _is_plain(vector: ArrayLike, size: int) -> TypeGuard[Array]:
-    """Whether a vector is one of so many finite float64 numbers as it is, as those of solvers are: no check is due."""
+    """Whether a vector is one of so many finite float64 numbers unchanged, as those of solvers are: no check is due."""
     if type(vector) is not np.ndarray or vector.dtype != np.float64 or vector.shape != (size,):
         return False
     return vector.flags.carray and bool(np.isfinite(vector).all())
 
 
 def is_stack(kernels: object) -> TypeGuard[GramStack]:
-    """Tell whether kernels are a stack already, which answers quadratic forms of all of them."""
+    """Tell whether kernels are a stack already, which answers quadratic forms of all."""
     return hasattr(type(kernels), "quads")
 
 
@@ -649,7 +649,7 @@ class GramView(GramStack):
         return self._parent._block(self._samples[rows], self._samples[cols], self._kernels[kernels])
 
     def prove_definite(self, kernels: Index = None) -> bool:
-        """Let the parent prove its kernels, on all of its samples; see :meth:`GramStack.prove_definite`."""
+        """Let the parent prove the kernels, on all of the samples; see :meth:`GramStack.prove_definite`."""
         return self._parent.prove_definite(self._kernels[check_indices(kernels, self.n_kernels, "kernels")])
 
     @property
@@ -666,7 +666,7 @@ class GramView(GramStack):
         return None if known is None else known[self._kernels]
 
     def _padded(self, columns: Array) -> Array:
-        """Return vectors (n, k) on the samples of the parent, zero where this view has none."""
+        """Return vectors (n, k) on the samples of the parent, zero where the view has none."""
         if self._whole:
             return columns
         padded = np.zeros((self._parent.n_samples, columns.shape[1]))
@@ -713,5 +713,5 @@ class GramView(GramStack):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the parent, which this view keeps alive."""
+        """Bytes held by the parent, which the view keeps alive."""
         return self._parent.nbytes

@@ -1,4 +1,4 @@
-"""Counts of the entries of kernels that were read, the unit of cost."""
+"""Counts of the entries of kernels read, the unit of cost."""
 
 from dataclasses import dataclass
 

@@ -165,9 +165,9 @@ class DenseStack(GramStack):
         return DenseStack(self._array[kernels], names=self._names_of(kernels), n_threads=self.n_threads)
 
     def part(self, samples: Array, dtype: DTypeLike | None = None, *, copied: bool = True) -> GramStack:
-        """Return all kernels on some samples; a copy is in single precision where that is asked for, and holds them.
+        """Return all kernels on some samples; a copy is in single precision where asked for, and holds them.
 
-        What is not ``copied`` is read from these matrices each time, until it is.
+        What is not ``copied`` is read from the matrices every time, until it is.
         """
         if np.array_equal(samples, np.arange(self.n_samples)):
             return self
@@ -207,7 +207,7 @@ class DensePart(GramView):
         return self.n_entries if self._rounds else 2 * self.n_kernels * self.n_samples**2
 
     def copied(self) -> GramStack:
-        """Return a copy; of all that are made a kernel is proven definite once."""
+        """Return a copy; of all made a kernel is proven definite once."""
         whole, samples = self._parent, self._samples
         found = PackedStack.rounded_part(whole, samples) if self._rounds else whole.restrict(samples)
         if self._proofs is not None:
@@ -226,7 +226,7 @@ def as_stack(
     kernels : GramStack or array_like of shape (n_kernels, n_samples, n_samples)
         A stack passes through unchanged. An array must be finite, symmetric and positive semidefinite up to rounding.
     psd : {"auto", "raise", "clip", "ignore"}
-        What to do with an indefinite matrix: refuse it, set its negative eigenvalues to zero, or skip the check. "auto"
+        What to do with an indefinite matrix: refuse it, set the negative eigenvalues to zero, or skip the check. "auto"
         refuses it too, but if looking at every matrix took more than a few milliseconds, only those are looked at that
         enter a model, or have a negative quadratic form.
     names : sequence of str, optional
@@ -254,7 +254,7 @@ def definite_copy(stack: GramStack) -> DenseStack | None:
     """Return kernels in float64 without the rounding of float32; None if no kernel needs it, or the cost is too large.
 
     Rounding a kernel of low rank to float32 leaves eigenvalues of about 1e-8 of the largest one, half of them negative.
-    Such a kernel is valid, but under a weak penalty its weight is large enough for them to matter: the dual then has no
+    Such a kernel is valid, but under a weak penalty the weight is large enough for them to matter: the dual then has no
     maximum, and the model fits the positive ones, which no new row repeats. Hence eigenvalues up to `NOISE` times the
     most negative one are set to zero.
     """

@@ -1,10 +1,10 @@
 """Kernels whose points repeat, held as matrices among the distinct ones: ``K_m = P T_m P'``.
 
-``P`` (N, v) tells which of the ``v`` distinct points each sample has: a column of categories, counts or rounded numbers
-has few, and its kernels are functions of them. Sums over samples with the same point come first, so that a product
+``P`` (N, v) tells which of the ``v`` distinct points every sample has: a column of categories, counts or rounded
+numbers has few, and the kernels are functions of them. Sums over samples with the same point come first, so a product
 ``K_m r = P T_m (P' r)`` and a form ``(P' r)' T_m (P' r)`` read ``v^2 / 2`` entries in place of ``N^2 / 2``, and only as
-many are evaluated. A weighted sum is formed among distinct points, and spread once for all kernels of a column.
-Linear kernels of single columns need no matrix at all: they are held as these columns.
+many are evaluated. A weighted sum is formed among distinct points, and spread once for all kernels of a column. Linear
+kernels of single columns need no matrix at all: they are held as the columns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ BAND = 64  # rows of a sum that are written at once
 
 @dataclass(frozen=True, eq=False)
 class Distinct:
-    """Kernels that are functions of the same points, and which of the distinct ones each sample has."""
+    """Kernels that are functions of the same points, and which of the distinct ones every sample has."""
 
     kernels: Array  # (m,) int: positions among all kernels, increasing
     samples: Array  # (v,) int: of each distinct point a sample that has it
@@ -40,7 +40,7 @@ class Distinct:
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """Linear kernels of single columns, which are products of one feature."""
+    """Linear kernels of single columns, which are products of a single feature."""
 
     kernels: Array  # (m,) int: positions among all kernels, increasing
     features: Array  # (m, N) float64
@@ -62,7 +62,7 @@ class _Part:
 
     @cached_property
     def _segments(self) -> tuple[Array, Array]:
-        """The samples in the order of their points, and where those of each point begin."""
+        """The samples in the order of their points, and where those of every point begin."""
         assert self.codes is not None
         order = np.argsort(self.codes, kind="stable")
         return order, np.searchsorted(self.codes[order], np.arange(self.stack.n_samples))
@@ -100,13 +100,13 @@ class DistinctStack(GramStack):
     Parameters
     ----------
     stack : GramStack
-        All kernels among all samples, such as a `LazyStack`: what is evaluated.
+        All kernels among all samples, for example a `LazyStack`: what is evaluated.
     distinct : sequence of Distinct
-        Kernels that are functions of few points; the others have a part of their own.
+        Kernels that are functions of few points; the rest have a separate part.
     dtype : float32, float64 or None
-        Hold all parts as packed triangles of this type; None evaluates them in every pass, as ``stack`` does.
+        Hold all parts as packed triangles of the type; None evaluates them in every pass, as ``stack`` does.
     lines : Lines or None
-        Kernels that are held as one feature each, whatever ``dtype`` is.
+        Kernels held as a single feature each, whatever ``dtype`` is.
 
     Examples
     --------
@@ -187,7 +187,7 @@ class DistinctStack(GramStack):
         return found
 
     def _among(self, kernels: Array) -> Iterator[tuple[_Part, Array, Array]]:
-        """Yield each part with positions in ``kernels`` of those that it has, and where it has them."""
+        """Yield every part with positions in ``kernels`` of those that it has, and where it has them."""
         owners, places = self._owners[kernels], self._places[kernels]
         order = owners.argsort(kind="stable")
         counts = np.bincount(owners)

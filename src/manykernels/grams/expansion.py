@@ -1,6 +1,6 @@
-"""What a fitted model keeps of its kernels for new rows: support samples, or a function a kernel and no sample.
+"""What a fitted model keeps of the kernels for new rows: support samples, or a function a kernel and no sample.
 
-`cross_apply` and its like are products of kernels between new rows and support samples.
+`cross_apply` and the like are products of kernels between new rows and support samples.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Expansion:
 
     @classmethod
     def of(cls, bank: FittedBank, prepared: PreparedRows[Any], weights: Array, coefficients: Array) -> Expansion:
-        """Keep what the model needs of a fitted bank and its training rows."""
+        """Keep what the model needs of a fitted bank and the training rows."""
         active, support = np.flatnonzero(weights.any(axis=0)), np.flatnonzero(coefficients.any(axis=0))
         kept = bank.take(active if active.size else [0])
         rows = kept.narrow(prepared).take(support).detach()
@@ -115,13 +115,13 @@ class Expansion:
 
     @cached_property
     def _places(self) -> list[Array]:
-        """Which of the used columns each group of kernels reads."""
+        """Which of the used columns every group of kernels reads."""
         own: Any = self.bank.raw
         return [np.searchsorted(own.used, group.positions) for group in own.groups]
 
     @cached_property
     def _of_kernels(self) -> list[tuple[int, int, LandmarkFunction]]:
-        """Functions of Gaussian and linear kernels, with target and group of each; none if there are others."""
+        """Functions of Gaussian and linear kernels, with target and group of every; none if there are others."""
         bank, own, support = self.bank, self.bank.raw, self.support
         if not isinstance(own, TableKernels) or self._empty or support is None:
             return []
@@ -274,7 +274,7 @@ def cross_apply(
 def cross_apply_each(
     bank: FittedBank, prepared_new: PreparedRows[Any], prepared_support: PreparedRows[Any], d: ArrayLike, rho: ArrayLike
 ) -> Array:
-    """Contribution ``d_m sum_i rho_i k_m(x, x_i)`` of each active kernel; summed over kernels it is `cross_apply`.
+    """Contribution ``d_m sum_i rho_i k_m(x, x_i)`` of every active kernel; summed over kernels it is `cross_apply`.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ def cross_apply_each(
 def cross_combine(
     bank: FittedBank, prepared_new: PreparedRows[Any], prepared_support: PreparedRows[Any], d: ArrayLike
 ) -> Array:
-    """Weighted sum ``sum_m d_m k_m(x, x_i)`` between new rows and other rows, one kernel matrix.
+    """Weighted sum ``sum_m d_m k_m(x, x_i)`` between new rows and other rows, a single kernel matrix.
 
     Only kernels with ``d_m != 0`` are computed, a few megabytes at a time.
 

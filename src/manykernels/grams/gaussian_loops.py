@@ -126,7 +126,7 @@ def gaussian_quad(points: Array, coefficients: Array, rho: Array, single: bool, 
 def gaussian_tile(left: Array, right: Array, coefficients: Array, scales: Array, single: bool, out: Array) -> None:
     """Set ``out[m, i, j] = scales[m] exp(coefficients[m] ||left_i - right_j||^2)``.
 
-    Points are (d, r) and (d, c) float64, one column a sample; coefficients and scales (w,); out (w, r, c).
+    Points are (d, r) and (d, c) float64, a column per sample; coefficients and scales (w,); out (w, r, c).
     """
     buffer = np.empty((1, out.shape[2]))
     for i in range(out.shape[1]):
@@ -148,7 +148,7 @@ def gaussian_triangles(
 ) -> None:
     """Write the packed upper triangle of ``scales[m] exp(coefficients[m] ||x_i - x_j||^2)`` into ``out[kernels[m]]``.
 
-    points (d, n) float64, one column a sample; coefficients, scales and kernels (w,); out (M, n(n+1)/2) of any type.
+    points (d, n) float64, a column per sample; coefficients, scales and kernels (w,); out (M, n(n+1)/2) of any type.
     Entries have the bits of those of `gaussian_tile`, and never exist but where they are stored.
     """
     n = points.shape[1]
@@ -173,7 +173,7 @@ def gaussian_triangles(
 def gaussian_scores(left: Array, right: Array, coefficient: float, weights: Array, out: Array) -> None:
     """Set ``out[i] = sum_j weights_j exp(coefficient ||left_i - right_j||^2)``; no matrix is formed.
 
-    Points are (d, n) and (d, r) float64, one column a sample; weights (r,) and out (n,) float64.
+    Points are (d, n) and (d, r) float64, a column per sample; weights (r,) and out (n,) float64.
     """
     buffer = np.empty((1, weights.size))
     for i in range(out.size):
@@ -194,7 +194,7 @@ def gaussian_sum(
 ) -> None:
     """Add ``sum_m weights[m] exp(coefficients[m] ||left_i - right_j||^2)`` to ``out`` (r, c).
 
-    Points are (d, r) and (d, c) float64, one column a sample. Kernels of which ``squarings`` (w,) are not zero are
+    Points are (d, r) and (d, c) float64, a column per sample. Kernels of which ``squarings`` (w,) are not zero are
     squared so many times from the one before, in place of an exponential. ``upper`` leaves most of what is below the
     diagonal as it was, and what is written there has no meaning.
     """

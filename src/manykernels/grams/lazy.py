@@ -1,6 +1,6 @@
 """Gram matrices that are never held: every operation computes the entries it needs, tile by tile.
 
-The tiles are evaluated group by group, so that a group computes its distances once (`TileEvaluator`).
+The tiles are evaluated group by group, so a group computes the distances once (`TileEvaluator`).
 
 Gaussian kernels are computed where they are used by compiled loops (`gaussian_loops.py`).
 """
@@ -46,7 +46,7 @@ class TileEvaluator:
 
     @cached_property
     def points(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The points of each group, of the rows on the left and of those on the right."""
+        """The points of every group, of the rows on the left and of those on the right."""
         left = self.left.data.point_sets
         return left, left if self.right is self.left else self.right.data.point_sets
 
@@ -65,7 +65,7 @@ class TileEvaluator:
 
     @cached_property
     def coefficients(self) -> Array:
-        """(M,) exponents ``c`` of ``scale exp(c ||x - z||^2)``; NaN for kernels that are not of this form."""
+        """(M,) exponents ``c`` of ``scale exp(c ||x - z||^2)``; NaN for kernels not of the form."""
         values = np.full(self.bank.n_kernels, np.nan)
         if not self.bank.center:
             for index, group in enumerate(self._groups):
@@ -96,7 +96,7 @@ class TileEvaluator:
 
     @cached_property
     def owners(self) -> Array:
-        """(M,) index of the group that each kernel belongs to."""
+        """(M,) index of the group that every kernel belongs to."""
         owners = np.zeros(self.bank.n_kernels, dtype=np.int64)  # kernels that come as matrices form one group
         for index, group in enumerate(self._groups):
             owners[list(group.kernels)] = index
@@ -110,8 +110,8 @@ class TileEvaluator:
     def runs(self, kernels: Array, block: tuple[int, int] | None = None) -> Iterator[tuple[int, bool, Array]]:
         """Cut kernels into (group, fused, positions in ``kernels``): fused ones are compiled Gaussian kernels.
 
-        Others of several groups are one run where a block of so many rows and columns of all of them fits a tile: the
-        bank evaluates them group by group.
+        Others of several groups are a single run where a block of so many rows and columns of all fits a tile: the bank
+        evaluates them group by group.
         """
         keys = self.keys[kernels]
         if block is not None and not self.sparse and 8 * len(keys) * block[0] * block[1] <= TILE_BYTES:
@@ -136,7 +136,7 @@ class TileEvaluator:
         return out
 
     def upper_blocks(self, kernels: Array, n: int) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield (positions in ``kernels``, rows, their values from the first of these columns on) of a symmetric stack.
+        """Yield (positions in ``kernels``, rows, their values from the first of the columns on) of a symmetric stack.
 
         Where no sum over kernels is made of them, small ones of several groups come together.
         """
@@ -146,7 +146,7 @@ class TileEvaluator:
     def chunks(
         self, kernels: Array, n_rows: int, n_cols: int, *, together: bool = False
     ) -> Iterator[tuple[Array, Array]]:
-        """Cut kernels x rows into (positions in ``kernels``, rows) of one group and at most about `TILE_BYTES`.
+        """Cut kernels x rows into (positions in ``kernels``, rows) of a single group and at most about `TILE_BYTES`.
 
         ``together`` if small ones of several groups need not be apart.
         """
@@ -197,8 +197,8 @@ class TileEvaluator:
         """Add the weighted sum of kernels to ``total``, between all rows on the left and on the right.
 
         Gaussian kernels are summed where they are computed, those that are powers of wider ones by squaring; linear
-        kernels are one product of their columns. With ``upper``, for the same rows on both sides, what is below the
-        diagonal has no meaning.
+        kernels are a single product of their columns. With ``upper``, for the same rows on both sides, what is below
+        the diagonal has no meaning.
         """
         linear = np.flatnonzero(self.linear[kernels])
         if linear.size:
@@ -235,8 +235,8 @@ class TileEvaluator:
 def squarings(coefficients: Array) -> tuple[Array, Array]:
     """Return an order of Gaussians of the same distances, and how often each is squared from the one before.
 
-    A Gaussian of half the width is the fourth power of another. Zero stands for an exponential of its own: of all that
-    are no powers of the widest, and of one that would be squared too often.
+    A Gaussian of half the width is the fourth power of another. Zero stands for a separate exponential: of all that are
+    no powers of the widest, and of one that would be squared too often.
     """
     logs = np.log2(coefficients / coefficients.max())
     times = np.round(logs).astype(np.intp)
@@ -248,7 +248,7 @@ def squarings(coefficients: Array) -> tuple[Array, Array]:
 
 
 def gaussian_coefficient(spec: KernelSpec) -> float:
-    """Return ``c`` of a kernel ``exp(c ||x - z||^2)`` of its group's points, NaN for any other kernel."""
+    """Return ``c`` of a kernel ``exp(c ||x - z||^2)`` of the group's points, NaN for any other kernel."""
     if isinstance(spec, ArdGaussian):
         return -0.5
     if isinstance(spec, Gaussian) and isinstance(spec.width, float):
@@ -260,7 +260,7 @@ class LazyStack(GramStack):
     """Kernels of a fitted bank on prepared rows, computed block by block in every pass.
 
     Temporaries stay below a few megabytes whatever M and N. Gaussian kernels on the same columns share their distances,
-    and their quadratic forms never leave the cache: about 1.2 ns an entry on one thread.
+    and their quadratic forms never leave the cache: about 1.2 ns an entry on a single thread.
 
     Parameters
     ----------
@@ -404,7 +404,7 @@ class LazyStack(GramStack):
     def _each_fused(
         self, work: Callable[[Array, Array], None], runs: list[tuple[int, Array]], samples: Array | slice = slice(None)
     ) -> None:
-        """Do some work with the points (d, n) of each group of Gaussian kernels and their positions, in threads."""
+        """Do some work with the points (d, n) of every group of Gaussian kernels and their positions, in threads."""
         pieces = [(group, part) for group, positions in runs for part in _split(positions, self.n_threads, len(runs))]
 
         def some(start: int, stop: int) -> None:

@@ -1,7 +1,7 @@
 """Compiled loops over the entries of dense matrices and the columns of factors: float64 sums, no large temporaries.
 
 Those over packed triangles, row by row, stand with them, in `packed.py`. ``fastmath`` may reorder sums but must keep
-NaN and infinity, so that a bad entry shows.
+NaN and infinity, so a bad entry shows.
 
 The loops release the GIL; `manykernels.threads.run_ranges` hands ranges of kernels to threads.
 """
@@ -18,7 +18,7 @@ TILE = 4096  # entries of a float64 accumulator tile: 32 KiB, so that it stays i
 
 @compiled(fastmath=FAST)
 def dense_quad(grams: Array, rho: Array, out: Array) -> None:
-    """Set ``out[m] = rho' K_m rho`` reading only the upper triangle of each matrix of grams (W, n, n)."""
+    """Set ``out[m] = rho' K_m rho`` reading only the upper triangle of every matrix of grams (W, n, n)."""
     n = rho.size
     for m in range(grams.shape[0]):
         total = 0.0
@@ -163,7 +163,7 @@ def largest_squares(columns: Array, starts: Array, out: Array) -> None:
 
 @compiled(fastmath=FAST)
 def add_norms(columns: Array, firsts: Array, ranks: Array, sizes: Array, out: Array) -> None:
-    """Add ``sizes[m]`` times the root of the sum over rows of squares of the columns of each group to ``out`` (N,)."""
+    """Add ``sizes[m]`` times the root of the sum over rows of squares of the columns of every group to ``out`` (N,)."""
     sums = np.empty(GROUP_TILE)
     for start in range(0, out.size, GROUP_TILE):
         target = out[start : start + GROUP_TILE]
@@ -181,7 +181,7 @@ def add_norms(columns: Array, firsts: Array, ranks: Array, sizes: Array, out: Ar
 def block_grams(rows: Array, firsts: Array, weights: Array, out: Array, sums: Array) -> None:
     """Set ``out`` (g, r, r) to ``Z' W Z`` and ``sums`` (g, r) to ``Z' W 1`` of groups of r factors, tile by tile.
 
-    Those of a group are rows, here, from its first on.
+    Those of a group are rows, here, from the first on.
     """
     tile, rank = np.empty(GROUP_TILE), sums.shape[1]
     out[:] = 0.0
@@ -210,7 +210,7 @@ def block_grams(rows: Array, firsts: Array, weights: Array, out: Array, sums: Ar
 def add_spread(table: Array, codes: Array, start: int, stop: int, out: Array) -> None:
     """Add ``table[codes[i], codes[j]]`` to the upper triangle of ``out`` (n, n), in rows start..stop-1.
 
-    Codes (n,) are unsigned, which spares a look at the sign of each.
+    Codes (n,) are unsigned, which spares a look at the sign of every.
     """
     for i in range(start, stop):
         row, target, own = table[codes[i]], out[i, i:], codes[i:]

@@ -1,4 +1,4 @@
-"""Memory of the machine: the installed bytes, and those that this process can still get.
+"""Memory of the machine: the installed bytes, and those that the process can still get.
 
 Limits come from control groups (containers, SLURM jobs, systemd scopes), of version 1 and 2, and from ``ulimit -v``.
 """
@@ -27,7 +27,7 @@ def total_memory(root: Path = Path("/")) -> int:
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return the bytes of physical memory this process can still get.
+    """Return the bytes of physical memory the process can still get.
 
     That is the free memory of the machine, no more than any control group and the address space of the process leave.
     """
@@ -36,11 +36,11 @@ def available_memory(root: Path = Path("/")) -> int:
 
 
 def group_limits(root: Path = Path("/")) -> list[tuple[int, int]]:
-    """Return the limit and the usage in bytes of each control group with a limit that the process belongs to.
+    """Return the limit and the usage in bytes of every control group with a limit that the process belongs to.
 
-    Groups are nested, so all of them up to the root of the hierarchy count. Inside a container the path that the
-    process sees may lead nowhere, but the root is then the group of the container. File cache that the kernel can drop
-    does not count as used.
+    Groups are nested, so all up to the root of the hierarchy count. Inside a container the path that the process sees
+    may lead nowhere, but the root is then the group of the container. File cache that the kernel can drop does not
+    count as used.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def _read_bytes(path: Path) -> int | None:
 
 
 def _read_stat(path: Path, key: str) -> int:
-    """Return one number of the statistics of a control group, zero where there is none."""
+    """Return a single number of the statistics of a control group, zero where there is none."""
     pairs = (line.split() for line in _read_text(path).splitlines())
     return next((int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] == key and pair[1].isdigit()), 0)
 

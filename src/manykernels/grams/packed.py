@@ -26,9 +26,9 @@ UNPACKED_COLUMNS = 16  # vectors from which on kernels are unpacked: a matrix pr
 
 
 class PackedStack(GramStack):
-    """Packed upper triangles, (M, N(N+1)/2): row i holds columns i..N-1, rows one after the other.
+    """Packed upper triangles, (M, N(N+1)/2): row i holds columns i..N-1, rows in turn.
 
-    A pass runs at memory bandwidth. float32 storage perturbs each entry by a relative 6e-8; sums are float64.
+    A pass runs at memory bandwidth. float32 storage perturbs every entry by a relative 6e-8; sums are float64.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class PackedStack(GramStack):
         return self.packed[kernels[:, None, None], positions].astype(np.float64, copy=False)
 
     def _in_ranges(self, loop: Callable[[int, int], None], size: int) -> None:
-        """Run a loop over a range, cut into one part a thread if there are several."""
+        """Run a loop over a range, cut into a part per thread if there are several."""
         if self.n_threads == 1:
             loop(0, size)
         else:

@@ -39,7 +39,7 @@ class PairStack(GramStack):
     right : array_like of shape (n_right_kernels, q, q), optional
         Kernels among all second members; None if they are of the same kind as the first.
     pairs : array_like of shape (N, 2), int
-        Positions of the members of each pair.
+        Positions of the members of every pair.
     products : sequence of (int or None, int or None), optional
         Which kernels are multiplied; None is the constant kernel 1, so that ``(a, None)`` speaks of first members only.
         By default every left with every right kernel, and each with itself if ``right`` is None.
@@ -57,7 +57,7 @@ class PairStack(GramStack):
     -----
     A product of N pairs with a vector costs O(N (n + q)), or O(n q (n + q)) by BLAS from a twentieth of a table on.
     Losses with derivatives are fitted without a matrix among pairs by ``solver="block_coordinate"``, which `solve`
-    chooses beyond 2000 pairs; others, such as the hinge loss, form matrices of N x N.
+    chooses beyond 2000 pairs; others, for example the hinge loss, form matrices of N x N.
 
     References
     ----------
@@ -96,7 +96,7 @@ class PairStack(GramStack):
         self._set(_Factors(first, second), chosen, index, names or tuple(_name(*pair) for pair in chosen))
 
     def _set(self, factors: _Factors, products: Products, index: PairIndex, names: Sequence[str] | None) -> PairStack:
-        """Hold these kernels on these pairs; what the constructor and those who choose a part have in common."""
+        """Hold the kernels on the pairs; what the constructor and those who choose a part have in common."""
         GramStack.__init__(self, len(products), len(index), np.float64, names=names)
         self._factors, self.products, self._index = factors, tuple(products), index
         self._last: tuple[Array, dict[int | None, Array]] | None = None
@@ -106,7 +106,7 @@ class PairStack(GramStack):
 
     @property
     def pairs(self) -> Array:
-        """Positions of the members of each pair, (N, 2)."""
+        """Positions of the members of every pair, (N, 2)."""
         return np.column_stack([self._index.left, self._index.right])
 
     @property
@@ -130,7 +130,7 @@ class PairStack(GramStack):
         Parameters
         ----------
         pairs : array_like of shape (n, 2), int
-            Members may be ones that no pair of this stack has.
+            Members may be ones that no pair of the stack has.
         d : array_like of shape (n_kernels,)
         rho : array_like of shape (n_samples,) or (n_samples, k)
 
@@ -162,7 +162,7 @@ class PairStack(GramStack):
         return out
 
     def _quad(self, r: Array) -> Array:
-        """Return ``<A V B, V>`` of every kernel as ``<V' A V, B>``, so that each left kernel is read once."""
+        """Return ``<A V B, V>`` of every kernel as ``<V' A V, B>``, so every left kernel is read once."""
         table, squares = self._index.scatter(r), np.empty(self.n_kernels)
         for a, kernels in by_left(self.products, np.arange(self.n_kernels)).items():
             small = (table.T @ self._factors.left(a)) @ table
@@ -211,7 +211,7 @@ class PairStack(GramStack):
         return self._products_with(self._index, weights, active, columns)
 
     def _products_with(self, rows: PairIndex, weights: Array, active: Array, columns: Array) -> Array:
-        """Return ``sum_m d_m K_m(rows, pairs) columns``, with one product for each left kernel."""
+        """Return ``sum_m d_m K_m(rows, pairs) columns``, with a single product for every left kernel."""
         # Weighted sums of the right kernels that share a left one; those of the last weights are kept.
         known = self._last
         if known is None or not np.array_equal(known[0], weights):

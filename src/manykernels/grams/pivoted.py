@@ -26,13 +26,13 @@ class PivotedFactors:
 
     @classmethod
     def of(cls, grams: Iterable[Array], rank_tol: float = RANK_TOL) -> PivotedFactors:
-        """Factorize matrices, one after the other."""
+        """Factorize matrices, in turn."""
         found = [factorize(gram, rank_tol) for gram in grams]
         return cls(tuple(features for features, _ in found), tuple(pivots for _, pivots in found))
 
     @property
     def ranks(self) -> Array:
-        """Number of features of each kernel, (M,)."""
+        """Number of features of every kernel, (M,)."""
         return np.array([features.shape[1] for features in self.features])
 
     def quads(self, columns: Array) -> Array:

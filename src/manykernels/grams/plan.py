@@ -1,4 +1,4 @@
-"""Which representation kernels should have: a pure function of sizes and a memory budget, with its reason in words."""
+"""Which representation kernels should have: a pure function of sizes and a memory budget, with the reason in words."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class MemoryPlan:
     working_nbytes : int
         Bytes of everything else a fit holds, whatever the kind.
     budget : int
-        Bytes that were allowed.
+        Bytes allowed.
     reason : str
         One sentence for a person.
     optional_nbytes : int
@@ -120,21 +120,21 @@ class MemoryPlan:
 
     @property
     def most_nbytes(self) -> int:
-        """Bytes that are held at most."""
+        """Bytes held at most."""
         return self.nbytes + self.working_nbytes
 
     @property
     def least_nbytes(self) -> int:
-        """Bytes that are held at least, when few kernels take part."""
+        """Bytes held at least, when few kernels take part."""
         return self.most_nbytes - self.varying_nbytes
 
     @property
     def expected_nbytes(self) -> int:
-        """Bytes that are expected to be held at the peak."""
+        """Bytes expected to be held at the peak."""
         return self.least_nbytes + int(self.likely_share * self.varying_nbytes)
 
     def at_fraction(self, fraction: float | None) -> MemoryPlan:
-        """Return the plan of a fit at this fraction of the strength of the empty model, None where it is not known.
+        """Return the plan of a fit at the fraction of the strength of the empty model, None where it is not known.
 
         Penalties of a tenth of it leave few kernels, whatever their number; each of several targets has its own.
         """
@@ -146,14 +146,14 @@ class MemoryPlan:
 
     @property
     def spare_bytes(self) -> int:
-        """Bytes of the budget that are left by what a fit cannot do without."""
+        """Bytes of the budget left by what a fit cannot do without."""
         return self.budget - self.nbytes - self.working_nbytes + self.optional_nbytes
 
     @property
     def room_for_folds(self) -> int:
         """Bytes that folds may hold together, for a search to take about twice what a fit is expected to.
 
-        The fold at its turn has working arrays as well: those of a fit, where kernels are held as factors.
+        The fold at the turn has working arrays as well: those of a fit, where kernels are held as factors.
         """
         factored = self.kind == "factored"
         own = self.expected_nbytes if factored else working_nbytes(self.n_kernels, self.n_samples, stored=True)
@@ -166,7 +166,7 @@ class MemoryPlan:
         return f"about {format_bytes(self.expected_nbytes)}, {least} to {most}"
 
     def frame(self) -> pd.DataFrame:
-        """Return the plan as a table of one row."""
+        """Return the plan as a table of a single row."""
         return pd.DataFrame([asdict(self)])
 
 
@@ -202,8 +202,8 @@ def plan_stack(
     kind : {"auto", "dense", "packed", "lazy"}
         Insist on a representation; the budget still binds.
     repeats : sequence of (int, int)
-        Kernels of points that repeat, and of how many distinct ones: packed, they are triangles among these only.
-        Zero points: kernels that are products of one column, and have no matrix.
+        Kernels of points that repeat, and of how many distinct ones: packed, they are triangles among these only. Zero
+        points: kernels that are products of a single column, and have no matrix.
     coupled : bool
         Whether the loss couples samples, as Cox's does.
 
@@ -292,11 +292,11 @@ def factored_nbytes(
     n_targets: int = 1,
     coupled: bool = False,
 ) -> tuple[int, int]:
-    """Return the bytes that a fit on factors holds besides its columns: when few kernels take part, and when many do.
+    """Return the bytes that a fit on factors holds besides the columns: when few kernels take part, and when many do.
 
-    A table that is copied into an array is let go of before there are vectors and Hessians. ``n_linear`` columns are
-    factors as they are, of which a path reads a copy in single precision. The curvature of a loss that couples samples
-    takes the factors of all rows at once.
+    A table copied into an array is let go of before there are vectors and Hessians. ``n_linear`` columns are factors
+    unchanged, of which a path reads a copy in single precision. The curvature of a loss that couples samples takes the
+    factors of all rows at once.
     """
     curved = n_columns - n_linear
     rank = min(FULL_RANK * curved if rank is None else rank * curved // n_columns, TOGETHER)
@@ -323,7 +323,7 @@ def pieces_nbytes(n_samples: int, n_columns: int) -> int:
 
 
 def memory_bytes(budget: int | str | None) -> int:
-    """Return a memory budget in bytes; None means half of the memory of the machine, less where that is not free."""
+    """Return a memory budget in bytes; None means half of the memory of the machine, less where not free."""
     if budget is None:
         return min(total_memory() // 2, int(FREE_SHARE * available_memory()))
     size = 0
@@ -444,12 +444,12 @@ def plan_kernels(
 
     Factors are taken where matrices would not fit, would have to be computed anew in every pass, or would take clearly
     longer, by the seconds that :func:`gram_seconds` and :func:`factored_seconds` predict. Kernels of several columns
-    then become matrices as they enter the model, beside the factors of the others.
+    then become matrices as they enter the model, beside the factors of the rest.
 
     Parameters
     ----------
     n_kernels, n_samples, n_columns : int
-        Of the bank and its rows.
+        Of the bank and the rows.
     representation : {"auto", "gram", "factored"}
         "auto" chooses.
     memory_budget : int, str or None
@@ -457,26 +457,26 @@ def plan_kernels(
     n_targets : int
         Number of outputs.
     shared : bool
-        Whether they are fitted together, with shared kernel weights, and not one after the other.
+        Whether they are fitted together, with shared kernel weights, and not in turn.
     n_landmark : int
-        Kernels whose factors need landmarks, such as Gaussians of several columns.
+        Kernels whose factors need landmarks, for example Gaussians of several columns.
     landmarks : int
         Of kernels that are projected on some, the most of one.
     rank : int, optional
         Of the factors of all columns together, as far as few distinct values limit it; that of many values if None.
     copied : bool
-        Whether the columns are first copied into one array, as those of a frame are.
+        Whether the columns are first copied into a single array, as those of a frame are.
     column_bytes : int, optional
-        Of the columns as factors read them, none where these are read as they were given; float64 if None.
+        Of the columns as factors read them, none where these are read as given; float64 if None.
     n_linear : int
-        Columns that linear kernels alone read, which are factors as they are.
+        Columns that linear kernels alone read, which are factors unchanged.
     averages : bool
         Whether averages of all kernels are to be tried as well, which only matrices give: "auto" then takes factors of
-        kernels of single columns alone, and later. Of one target and a loss with a kink, few coefficients do too.
+        kernels of single columns alone, and later. Of a single target and a loss with a kink, few coefficients do too.
     kinked : bool
         Whether the loss has a kink, so that few samples are support vectors of matrices, and all of factors.
     features : float
-        Features of objects, such as k-mers of sequences, of all rows and kernels together.
+        Features of objects, for example k-mers of sequences, of all rows and kernels together.
     object_bytes : int
         What kernels of objects, and projections on landmarks, hold as factors.
     refusal : str, optional

@@ -11,7 +11,7 @@ RANGE = 1e12  # of numbers, and of one over them, that products in single precis
 def in_precision(vectors: Array, dtype: DTypeLike) -> tuple[Array, Array | float]:
     """Return vectors in a precision, and the unit of each column in which they are: one, unless its range is too small.
 
-    Targets of 1e42 are beyond the largest number of single precision, and those of 1e-42 below its smallest.
+    Targets of 1e42 are beyond the largest number of single precision, and those of 1e-42 below the smallest.
     """
     if dtype == vectors.dtype:
         return vectors, 1.0

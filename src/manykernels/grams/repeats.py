@@ -77,7 +77,7 @@ def lines_of(bank: FittedBank, prepared: PreparedRows[Any], distinct: Sequence[D
 def repeats_of(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> list[tuple[int, int]]:
     """Return numbers of kernels and of distinct points, where `build_stack` will hold matrices among these.
 
-    Of linear kernels that are held as their columns the number of points is zero.
+    Of linear kernels held as their columns the number of points is zero.
     """
     _, specs, columns_of = transposed(expanded)
     each = by_identity(specs).values()

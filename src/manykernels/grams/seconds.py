@@ -43,7 +43,7 @@ def gram_seconds(
 
     They are infinite where none can be had: steps of several targets under shared weights ask for derivatives.
     ``repeats`` are those of :func:`plan_stack`: kernels of points that repeat have triangles among these only, and
-    products of one column are read as that column.
+    products of a single column are read as that column.
     """
     square = float(n_samples) ** 2
     entries = ENTRY * (n_kernels * square - sum(m * (square - v**2) for m, v in repeats)) / 2

@@ -1,4 +1,4 @@
-"""From what the user gave (a bank or precomputed kernels, and rows) to a fitted bank and its Gram stack.
+"""From what the user gave (a bank or precomputed kernels, and rows) to a fitted bank and the Gram stack.
 
 `build_stack` goes from a fitted bank and rows to the stack that fits in memory.
 """
@@ -151,7 +151,7 @@ def is_precomputed(kernels: object) -> bool:
 
 
 def as_bank(kernels: object, rows: object = None, patience: float | None = None) -> Bank:
-    """Return the bank that the parameter ``kernels`` of an estimator stands for on these rows; see `sized_bank`."""
+    """Return the bank that the parameter ``kernels`` of an estimator stands for on the rows; see `sized_bank`."""
     if kernels is None:
         if isinstance(rows, Pairs):
             return PairKernels()
@@ -178,9 +178,9 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
     """Return a bank whose default kernels, where it leaves them to the rows, suit the number of rows.
 
     Where a fit is predicted to take clearly less with Gaussians of several columns projected on landmarks, they are, so
-    that the bank can be held as factors and a fit ends at any number of rows; their names say so. Searches say by
-    ``patience`` up to how many seconds they want kernels as they are. Where columns have shapes, which only factors
-    keep, they are projected in any case.
+    the bank can be held as factors and a fit ends at any number of rows; their names say so. Searches say by
+    ``patience`` up to how many seconds they want kernels unchanged. Where columns have shapes, which only factors keep,
+    they are projected in any case.
     """
     if rows is None or not any(issubclass(kind, DefaultKernels) for kind in set(map(type, bank.kernels))):
         return bank
@@ -196,10 +196,10 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
 
 
 def projected_bank(bank: KernelBank, given: object, rows: object, patience: float) -> KernelBank | None:
-    """Return the bank of a search with its default Gaussians of several columns projected on landmarks.
+    """Return the bank of a search with the default Gaussians of several columns projected on landmarks.
 
-    None where the bank that was given leaves no kernels to the rows, as one for searches of other rows does, or where
-    a fit without landmarks is predicted to take little longer.
+    None where the bank given leaves no kernels to the rows, as one for searches of other rows does, or where a fit
+    without landmarks is predicted to take little longer.
     """
     named = given.kernels if isinstance(given, KernelBank) else ()
     if named and not any(isinstance(entry, (DefaultKernels, Spare)) for entry in named):
@@ -221,7 +221,7 @@ def _worth_landmarks(bank: KernelBank, table: Table, patience: float | None) -> 
     spared, count = NOTICED_OF_KINKS if patience is None else AVERAGES, default_landmarks(len(table))
 
     def bars(**sizes: Any) -> tuple[float, float]:
-        """Return the seconds up to which kernels stay as they are, and up to which these are matrices in any case."""
+        """Return the seconds up to which kernels stay unchanged, and up to which these are matrices in any case."""
         projected = factored_seconds(**sizes | {"landmarks": (own := min(count, len(table)))}) + bases_seconds(own)
         worth = spared + CLEARLY * projected
         most = min(PATIENCE_SECONDS, worth) if patience is None else patience
@@ -250,7 +250,7 @@ def _with_narrow_kernels(bank: KernelBank, table: Table) -> KernelBank:
 
 
 def reads_sparse(kernels: object, representation: str) -> bool:
-    """Tell whether sparse rows can be read with these parameters: no means are subtracted, and no factors asked for."""
+    """Tell whether sparse rows can be read with the parameters: no means are subtracted, and no factors asked for."""
     whole = kernels is None or (isinstance(kernels, KernelBank) and not (kernels.standardize or kernels.center))
     return whole and representation != FACTORED
 
@@ -274,9 +274,9 @@ def open_training(
     """Fit the bank on training rows and build the stack that fits the memory budget: Gram matrices, or factors.
 
     ``shared`` says whether several targets are fitted together, ``refusal()`` why the rest of the problem cannot do
-    with factors, if so, ``kinked`` whether its loss has a kink, ``coupled`` whether it couples samples; ``kind`` how
-    matrices are held: "lazy" for a search, which reads averages of all of them. ``rounded`` says whether parts of
-    kernels that come as matrices may be copied in single precision, and features of landmarks be kept in it.
+    with factors, if so, ``kinked`` whether the loss has a kink, ``coupled`` whether it couples samples; ``kind`` how
+    matrices are held: "lazy" for a search, which reads averages of all. ``rounded`` says whether parts of kernels that
+    come as matrices may be copied in single precision, and features of landmarks be kept in it.
     """
     budget = memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
@@ -299,7 +299,7 @@ def open_training(
 
 
 def advice_on_chunks(stack: GramStack) -> str | None:
-    """Return how to change a bank whose fit on rows in chunks does not converge; None if all its factors are exact."""
+    """Return how to change a bank whose fit on rows in chunks does not converge; None if all the factors are exact."""
     if not isinstance(stack, CompositeStack) or not stack.table.chunked:
         return None
     pairs = zip(stack.parts, stack.members, strict=True)
@@ -316,7 +316,7 @@ def advice_on_chunks(stack: GramStack) -> str | None:
 def open_chunks(
     kernels: object, source: RowSource, memory_budget: int | str | None
 ) -> tuple[RowSource | pd.DataFrame | Array, int]:
-    """Return rows in chunks as a table in memory if the columns that kernels read fit, and the budget that is left.
+    """Return rows in chunks as a table in memory if the columns that kernels read fit, and the budget left.
 
     The source itself is returned if they do not fit; see `table_fits`.
     """
@@ -327,7 +327,7 @@ def open_chunks(
 
 
 def columns_read(kernels: object, source: RowSource) -> list[int]:
-    """Return the columns of a source that the kernels of a bank read, all of them where their values decide."""
+    """Return the columns of a source that the kernels of a bank read, all where their values decide."""
     every = list(range(source.n_columns))
     own = kernels.kernels if isinstance(kernels, KernelBank) else ()
     named = own and all(isinstance(getattr(entry, "columns", None), (str, tuple)) for entry in own)
@@ -353,7 +353,7 @@ def plan_for(
     coupled: bool = False,
     kinked: bool = False,
 ) -> MemoryPlan | None:
-    """Return how the kernels of a bank on these rows will be held, and why; None for kernels that come as matrices."""
+    """Return how the kernels of a bank on the rows will be held, and why; None for kernels that come as matrices."""
     bank = as_bank(kernels, X)
     if not isinstance(bank, KernelBank):
         if representation == FACTORED:
@@ -445,7 +445,7 @@ def object_sizes(kernels: Sequence[NamedKernel], table: Table) -> tuple[float, i
 
 
 def _landmark_bytes(kinds: Sequence[Kind], n_samples: int) -> int:
-    """Return the bytes of features of landmarks, which are kept beside the rows, and of their second derivatives."""
+    """Return the bytes of features of landmarks, kept beside the rows, and of their second derivatives."""
     columns = sum(k.n_kernels * min(k.spec.count, n_samples) for k in kinds if isinstance(k.spec, Landmarks))
     return 8 * (n_samples + MIXED_SQUARES * columns) * columns
 
@@ -473,7 +473,7 @@ def total_rank(table: Table) -> int:
 
 
 def _needs_landmarks(spec: KernelSpec, n_columns: int) -> bool:
-    """Whether factors of a kernel are projections on landmarks, to be certified by its values."""
+    """Whether factors of a kernel are projections on landmarks, to be certified by the values."""
     return served_by(spec, n_columns) == "nystroem" and not by_levels(spec)
 
 
@@ -581,7 +581,7 @@ def _dense(lazy: LazyStack, dtype: str) -> DenseStack:
 
 
 def _check_finite(entries: Array, stack: GramStack) -> None:
-    """Raise ``InvalidInputError`` naming the first kernel with a NaN or infinite entry; one kernel at a time."""
+    """Raise ``InvalidInputError`` naming the first kernel with a NaN or infinite entry; a single kernel at a time."""
     for m, values in zip(getattr(stack, "bases", range(len(entries))), entries, strict=True):
         if not (plainly_finite(values) or np.isfinite(values).all()):
             name = f"kernel {m}" if stack.names is None else f"kernel {stack.names[m]!r}"

@@ -31,8 +31,8 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     """Give a file to write, which takes the name of ``path`` when the body ends, and vanishes when it fails.
 
     Readers see the old file or the new one, whole, after a power cut too. A link goes on pointing to the file that it
-    points to. Permissions are those of the file that is replaced, and so is the owner where the system lets this
-    process give files away. What writers that were killed left in the folder is removed first.
+    points to. Permissions are those of the file that is replaced, and so is the owner where the system lets the process
+    give files away. What writers that were killed left in the folder is removed first.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -55,7 +55,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def _begun(folder: Path) -> tuple[int, str]:
-    """Return a new file, locked as long as it is open: a lock ends with its process, however that ends."""
+    """Return a new file, locked as long as it is open: a lock ends with the process, however that ends."""
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=PREFIX)
     if fcntl is None:
         return handle, temporary
@@ -84,7 +84,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def write_file(path: str | Path, content: bytes | str, what: str) -> Path:
-    """Write a file in one piece, text as UTF-8, and return its path."""
+    """Write a file in one piece, text as UTF-8, and return the path."""
     target = Path(path)
     try:
         with replacing(target) as file:
@@ -104,7 +104,7 @@ def as_csv(frame: pd.DataFrame, separator: str = ",", *, header: bool = True) ->
 
 
 def _no_formula(value: object) -> Any:
-    """Return a text that no spreadsheet takes for a formula; other values as they are."""
+    """Return a text that no spreadsheet takes for a formula; other values unchanged."""
     formula = isinstance(value, str) and FORMULA.match(value) and not NUMBER.fullmatch(value)
     return f"'{value}" if formula else value
 

@@ -21,15 +21,15 @@ NUMBERED = re.compile(r"x(\d+)\Z")  # what a column of an array is called
 
 
 def last_step(model: BaseEstimator) -> Any:
-    """Return the estimator at the end of a pipeline; another model as it is."""
+    """Return the estimator at the end of a pipeline; another model unchanged."""
     return last_step(model[-1]) if isinstance(model, Pipeline) else model
 
 
 def unwrapped(model: BaseEstimator, X: TableLike | None = None) -> tuple[Any, Any]:
-    """Return the estimator at the end of a fitted pipeline, and rows as it gets them; another model as it is.
+    """Return the estimator at the end of a fitted pipeline, and rows as it gets them; another model unchanged.
 
     Where the steps before it return arrays and can say what their columns are called (``get_feature_names_out``), the
-    estimator is a copy that knows these names, and the rows are a DataFrame with them.
+    estimator is a copy that knows the names, and the rows are a DataFrame with them.
     """
     if not isinstance(model, Pipeline):
         return model, X
@@ -86,7 +86,7 @@ def fresh(model: BaseEstimator) -> Any:
 
 
 def after_steps_of(model: BaseEstimator, rival: BaseEstimator) -> Any:
-    """Return a rival behind clones of the steps before the last one of a pipeline; for another model as it is."""
+    """Return a rival behind clones of the steps before the last one of a pipeline; for another model unchanged."""
     if not isinstance(model, Pipeline):
         return rival
     rest = after_steps_of(model[-1], rival)
@@ -112,7 +112,7 @@ def _with_names(kernel: str, names: list[str]) -> str:
 
 
 def _listed(columns: str, names: list[str]) -> str:
-    """Return a list of columns with their names; text that is no such list as it is."""
+    """Return a list of columns with their names; text that is no such list unchanged."""
     found = [NUMBERED.match(column) for column in columns.split(", ")]
     if any(one is None or int(one[1]) >= len(names) for one in found):
         return columns

@@ -1,4 +1,4 @@
-"""What a solver may ask of a loss or of a regularizer, in the words of its refusal."""
+"""What a solver may ask of a loss or of a regularizer, in the words of the refusal."""
 
 from enum import Enum
 
@@ -7,8 +7,8 @@ class Capability(Enum):
     """Something that a loss or a regularizer can do and a solver may need.
 
     Losses and regularizers derive their ``capabilities`` from the data that they declare and the optional methods that
-    they define; a solver lists what it ``needs``. Nothing is asked by name, so that classes of a user's own are solved
-    by whatever solver finds all that it needs in them.
+    they define; a solver lists what it ``needs``. Nothing is asked by name, so classes of a user's own are solved by
+    whatever solver finds all that it needs in them.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """The certificate: how far a model is from the optimum, what rounding may hide of that, and which kernels it rules out.
 
-Every sum of n terms is taken to be off by ``(8 + sqrt(n))/2`` units of rounding times the sum of the sizes of its
+Every sum of n terms is taken to be off by ``(8 + sqrt(n))/2`` units of rounding times the sum of the sizes of the
 terms: the worst case grows like n, which no sum reaches whose roundings point in different directions. For the same
 reason the errors of different scores add up like independent ones. ``|K_ij| <= sqrt(K_ii K_jj)``, so nothing here costs
 a pass over the kernels.
@@ -103,9 +103,9 @@ class Certificate:
     Attributes
     ----------
     primal : float
-        Objective of the model as it is.
+        Objective of the model unchanged.
     dual : float
-        Dual objective of its dual coefficients, made feasible: no model is below it.
+        Dual objective of the dual coefficients, made feasible: no model is below it.
     gap : float
         ``primal - dual``, as computed: rounding may leave it slightly negative.
     relative_gap : float
@@ -166,13 +166,13 @@ class Certificate:
 def proved_inactive(problem: Sizes, certificate: Certificate) -> Array:
     r"""Return which kernels have weight zero in every optimal model, as the duality gap proves.
 
-    The losses have second derivatives of at most :math:`L`, hence the dual is strongly concave, and its maximizer
+    The losses have second derivatives of at most :math:`L`, hence the dual is strongly concave, and the maximizer
     :math:`\rho^*` lies in a ball around the feasible dual point :math:`\rho` of the certificate:
 
     .. math:: \sum_i (\rho^*_i - \rho_i)^2 / s_i \le 2 L (P - D), \qquad
        \sqrt{\rho^{*\prime} K_m \rho^*} \le \sqrt{\rho' K_m \rho} + \sqrt{2 L (P - D) \sum_i s_i (K_m)_{ii}} .
 
-    A kernel whose right-hand side, over its factor :math:`w_m`, is below the threshold of the penalty is zero.
+    A kernel whose right-hand side, over the factor :math:`w_m`, is below the threshold of the penalty is zero.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def proved_inactive(problem: Sizes, certificate: Certificate) -> Array:
 
     Notes
     -----
-    The bound on rounding that the certificate carries is added to its gap. The sum of diagonal entries bounds the
+    The bound on rounding that the certificate carries is added to the gap. The sum of diagonal entries bounds the
     largest eigenvalue of the weighted kernel; no pass over the stack is needed.
 
     References
@@ -291,8 +291,8 @@ def _penalty_rounding(problem: Sizes, rho: Array, d: Array, t: Array) -> float:
 def dual_rounding(problem: Sizes, feasible: Array, signed: Array, summed: float) -> float:
     """Return by how much rounding may have moved the dual value up, for feasible coefficients and their norms.
 
-    Norms with a negative sign belong to kernels that are not definite, as rounding to float32 leaves them. With the
-    nearest definite kernel they are larger by that much, and so are those of the model: hence twice.
+    Norms with a negative sign belong to kernels not definite, as rounding to float32 leaves them. With the nearest
+    definite kernel they are larger by that much, and so are those of the model: hence twice.
     """
     formulas, u = problem.regularizer.formulas, np.maximum(signed, 0.0)
     sizes = term_sizes(problem.entry_roots, feasible) / problem.penalties

@@ -1,14 +1,14 @@
-r"""Dual norms of kernels held as factors: bounds of one pass, evaluated exactly where they decide.
+r"""Dual norms of kernels held as factors: bounds of a single pass, evaluated exactly where they decide.
 
 With what takes the place of a dual norm for kernels without a penalty, and what engines see there.
 
 .. math:: \min_{g, f}\ L\Big(A g + \sum_m f_m\Big) + \Omega(t)
           \quad\Longleftrightarrow\quad \max_\rho\ -L^*(-\rho) - \Omega^*(u), \qquad A'\rho = 0
 
-``A`` are the columns that these kernels are inner products of, and ones if there is an intercept. The certificate is
-that of this problem: such kernels add nothing to the primal value, and dual points are orthogonal to ``A``. Engines see
-a ridge term that is too small to matter, so that they need to know nothing else; what it makes of the model is part of
-the gap.
+``A`` are the columns that the kernels are inner products of, and ones if there is an intercept. The certificate is that
+of the problem: such kernels add nothing to the primal value, and dual points are orthogonal to ``A``. Engines see a
+ridge term that is too small to matter, so they need to know nothing else; what it makes of the model is part of the
+gap.
 """
 
 from typing import Any
@@ -31,10 +31,10 @@ ALIKE = 1e-8  # distance of a column of length one from the span of others that 
 
 
 def resting_ridge(problem: Any, kernels: Array) -> Array:
-    """Return ridge terms, (M,), that change the functions of these kernels by next to nothing, zero for the others.
+    """Return ridge terms, (M,), that change the functions of the kernels by next to nothing, zero for the rest.
 
     Their unit is the second derivative of the loss, as the slopes and the value at the best constant tell it, times the
-    size of each kernel: they do not depend on the units of columns and target.
+    size of every kernel: they do not depend on the units of columns and target.
     """
     rho, b = problem.zero_model()
     weight = problem.weight if rho.ndim == 1 else problem.weight[:, None]

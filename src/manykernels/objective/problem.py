@@ -1,4 +1,4 @@
-"""The problem: stack, target, loss and regularizer, with its primal, its dual and the one certificate."""
+"""The problem: stack, target, loss and regularizer, with the primal, the dual and the one certificate."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SMALLEST_LOSS = 1e-300  # the squares in smaller ones lose digits to underflow
 
 @dataclass(frozen=True, eq=False)
 class _DualPoint:
-    """A dual point: its value, coefficients and signed norms before scaling, its scale, both conjugates after it."""
+    """A dual point: the value, coefficients and signed norms before scaling, the scale, both conjugates after it."""
 
     value: float
     rho: Array
@@ -52,10 +52,10 @@ class Problem:
         P(F, b) = L(F + b) + Omega(t),             t_m = w_m sqrt(sum_t ||f_mt||^2)
         D(R)    = - L*(-R) - Omega*(u),            u_m = sqrt(tr R' K_m R) / w_m
 
-    with columns of ``R`` that sum to zero if there are intercepts, and the model is ``F = sum_m d_m K_m R + b``. With
-    one output, vectors stand for ``R`` and ``F``; with several, ``y`` of shape (N, T), a kernel is selected for all of
-    them or for none. Most losses are sums over samples, ``L(z) = sum_i s_i l(y_i, z_i)``. Of one that couples samples,
-    such as a partial likelihood, ``L*`` is known at gradients only: a certificate takes those at the scores of the
+    with columns of ``R`` that sum to zero if there are intercepts, and the model is ``F = sum_m d_m K_m R + b``. With a
+    single output, vectors stand for ``R`` and ``F``; with several, ``y`` of shape (N, T), a kernel is selected for all
+    or for none. Most losses are sums over samples, ``L(z) = sum_i s_i l(y_i, z_i)``. Of one that couples samples, for
+    example a partial likelihood, ``L*`` is known at gradients only: a certificate takes those at the scores of the
     model, or near them, and scales them until they are feasible for the penalty.
 
     Parameters
@@ -71,7 +71,7 @@ class Problem:
     regularizer : Regularizer
         The penalty, strength included.
     fit_intercept : bool, optional
-        Whether the model has an intercept for each output; by default it has, unless the loss couples samples: then a
+        Whether the model has an intercept for every output; by default it has, unless the loss couples samples: then a
         shift of all scores changes nothing.
     sample_weight : array of shape (N,), optional
         Positive sample weights ``s``; ones by default.
@@ -81,7 +81,7 @@ class Problem:
     Raises
     ------
     InvalidInputError
-        If shapes disagree, values are not finite or positive, or a classifier with an intercept gets one class.
+        If shapes disagree, values are not finite or positive, or a classifier with an intercept gets a single class.
     IncompatibleError
         If a loss with kinks is to be that of several outputs, and the kernels are matrices.
 
@@ -149,7 +149,7 @@ class Problem:
         return read_only(np.ones(size) if values is None else check_positive_vector(values, size, name).copy())
 
     def _on_kernels(self, regularizer: Regularizer) -> Regularizer:
-        """Return the penalty of these kernels; engines see a very small one on those that are to have none."""
+        """Return the penalty of the kernels; engines see a very small one on those that are to have none."""
         found = regularizer.on_kernels(self.kernel_names)
         return found if found.rests else found.resting_on(dual_norms.resting_ridge(self, found.unpenalized))
 
@@ -285,7 +285,7 @@ class Problem:
         return cast("SampleSum", self.bound).box
 
     def over(self, twin: GramStack) -> Problem:
-        """Return the problem on a twin of its stack, which holds the same kernels: nothing is checked again."""
+        """Return the problem on a twin of the stack, which holds the same kernels: nothing is checked again."""
         problem = copy.copy(self)
         object.__setattr__(problem, "stack", twin)
         return problem
@@ -301,7 +301,7 @@ class Problem:
         ----------
         stack : GramStack
         kernels : slice, mask or positions
-            Which of the kernels of this problem they are.
+            Which of the kernels of the problem they are.
         """
         problem = copy.copy(self)
         problem._forget(OF_KERNELS)
@@ -339,7 +339,7 @@ class Problem:
         return self.bound.value(z)
 
     def conjugate_loss(self, rho: Array) -> float:
-        """``L*(-rho)``, most often ``sum_i s_i l*(y_i, -rho_i / s_i)``; infinite outside its domain.
+        """``L*(-rho)``, most often ``sum_i s_i l*(y_i, -rho_i / s_i)``; infinite outside the domain.
 
         Parameters
         ----------
@@ -353,7 +353,7 @@ class Problem:
         return self.bound.conjugate(rho)
 
     def dual_norms(self, rho: Array) -> Array:
-        """``u_m = sqrt(tr R' K_m R) / w_m`` (M,), or of many kernels on factors bounds from above: one pass.
+        """``u_m = sqrt(tr R' K_m R) / w_m`` (M,), or of many kernels on factors bounds from above: a single pass.
 
         Squares of small or large coefficients would leave the range of float64: they are scaled by a power of two.
         """
@@ -411,7 +411,7 @@ class Problem:
             return scores, norms
 
     def norm_of_values(self, kernel: int, values: Array) -> float:
-        """Return the norm of a function of a kernel without a penalty from its values at the samples.
+        """Return the norm of a function of a kernel without a penalty from the values at the samples.
 
         Quadratic forms of dual coefficients, which are orthogonal to such functions, would be rounding.
         """
@@ -510,7 +510,7 @@ class Problem:
         return bound.feasible(rho, sums=self.fit_intercept)
 
     def strength_max(self) -> float:
-        """Return the smallest strength at which the zero model is optimal: one pass.
+        """Return the smallest strength at which the zero model is optimal: a single pass.
 
         Returns
         -------
@@ -520,7 +520,7 @@ class Problem:
         return self.regularizer.strength_max(self.empty_norms())
 
     def keep_empty_norms(self, norms: Array) -> None:
-        """Keep the dual norms of the model without kernels, (M,), which were computed with those of other targets."""
+        """Keep the dual norms of the model without kernels, (M,), computed with those of other targets."""
         self._set("_norms_at_empty", (read_only(norms), self.stack.replaced_kernels))
 
     def keep_empty_quads(self, bounds: tuple[Array, Array]) -> None:
@@ -539,7 +539,7 @@ class Problem:
         return self.bound.inside(self.bound.balanced(self.zero_model()[0], sums=self.fit_intercept))
 
     def empty_norms(self) -> Array:
-        """Return the dual norms (M,) at the optimal dual coefficients of the model without kernels: one pass."""
+        """Return the dual norms (M,) at the optimal dual coefficients of the model without kernels: a single pass."""
         if self.stack.has_factors and not self.bound.couples_samples:
             start = self.empty_coefficients if self.unpenalized.size else self.empty_start
             low, high = bounds = self._quads_at_empty or self.stack.quads(start)
@@ -549,7 +549,7 @@ class Problem:
         return self.penalized(self.dual_norms(self.empty_coefficients))
 
     def at_fraction(self, fraction: float) -> Problem:
-        """Return the problem with its penalty at a fraction of the strength that leaves nothing to gain: one pass.
+        """Return the problem with the penalty at a fraction of the strength that leaves nothing to gain: a single pass.
 
         With the block 1-norm that strength is `strength_max`; see :meth:`Regularizer.relative`. Where the target or all
         kernels are constant there is none, and the fraction is that of the sum of weights.
@@ -586,7 +586,7 @@ class Problem:
         Returns
         -------
         ndarray of shape (M,)
-            Roots of how far rounding of its terms moves a sum that is zero.
+            Roots of how far rounding of the terms moves a sum that is zero.
         """
         sizes = term_sizes(self.entry_roots, self.empty_coefficients)
         return np.asarray(np.sqrt(growth(self.n_samples)) * sizes / self.penalties)
@@ -602,9 +602,9 @@ class Problem:
     # --- certificate ------------------------------------------------------------------------------------------------
 
     def certificate(self, rho: Array, d: Array, b: float) -> Certificate:
-        """Return primal, dual, gap and optimality residuals of this very model.
+        """Return primal, dual, gap and optimality residuals of the very model.
 
-        Costs one pass for the dual bound and one reading of the kernels with ``d_m != 0``.
+        Costs a single pass for the dual bound and one reading of the kernels with ``d_m != 0``.
 
         Parameters
         ----------
@@ -623,7 +623,7 @@ class Problem:
         return self.certificate_apart(rho, d, b)[1]()
 
     def certificate_apart(self, rho: Array, d: Array, b: float) -> tuple[Certificate, Callable[[], Certificate]]:
-        """Return `certificate` without its bound on rounding, and a function that adds the bound.
+        """Return `certificate` without the bound on rounding, and a function that adds the bound.
 
         A run certifies every iteration, and only the last needs the bound, which costs a small problem as much as the
         rest. A negative gap is judged by it here and now.
@@ -686,7 +686,7 @@ class Problem:
         penalty: float,
         denominator: float,
     ) -> KKTResiduals:
-        """Return what a model, its scores without and with intercept, misses of the optimality conditions."""
+        """Return what a model, the scores without and with intercept, misses of the optimality conditions."""
         rho, f, z = model
         scaled, sizes = point.scale * point.rho, np.abs(rho)
         nearest = point.rho if self.bound.couples_samples else self.bound.in_domain(rho)

@@ -59,7 +59,7 @@ def project_box_hyperplane(r: Array, lo: Array, hi: Array) -> Array:
 
 
 def _project_once(r: Array, lo: Array, hi: Array) -> Array:
-    """``clip(r - nu, lo, hi)`` with ``nu`` solved on the linear piece of the sum that contains its root."""
+    """``clip(r - nu, lo, hi)`` with ``nu`` solved on the linear piece of the sum that contains the root."""
     left, right = _piece_with_root(r, lo, hi)
     at_top = r - hi >= right
     free = ~at_top & (r - lo >= right) & (r - hi <= left)

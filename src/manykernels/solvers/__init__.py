@@ -1,4 +1,4 @@
-"""How a problem is minimized: one algorithm a module, all ending in one shape of solution."""
+"""How a problem is minimized: an algorithm per module, all ending in one shape of solution."""
 
 from typing import Any
 

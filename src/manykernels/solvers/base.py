@@ -61,7 +61,7 @@ def check_warm_start(warm_start: object, n_samples: int, n_kernels: int) -> None
 
 
 def in_order(problem: Problem, solvers: Iterable[type[Solver]]) -> Iterator[type[Solver]]:
-    """Yield those of these solvers that accept a problem, the preferred ones first; each is asked in its turn."""
+    """Yield those of the solvers that accept a problem, the preferred ones first; each is asked in the turn."""
     asked = [cls for cls in solvers if problem.stack.has_factors or not cls.on_factors]
     first = [cls for cls in asked if cls.may_prefer(problem) and cls.preference(problem)]
     for cls in [*first, *(cls for cls in asked if cls not in first)]:
@@ -70,7 +70,7 @@ def in_order(problem: Problem, solvers: Iterable[type[Solver]]) -> Iterator[type
 
 
 def _explained(problem: Problem, solution: Solution) -> Solution:
-    """Return the solution with the reason where the optimum is zero, so that no relative gap is small."""
+    """Return the solution with the reason where the optimum is zero, so no relative gap is small."""
     fitted = solution.certificate.primal <= FITTED * problem.loss_at_zero
     if not (fitted and problem.unpenalized.size and solution.status in BY_NUMBERS):
         return solution
@@ -90,7 +90,7 @@ def _empty(problem: Problem) -> Model:
 
 
 def _in_weight_set(problem: Problem, model: Model) -> Model:
-    """Return the model with its kernel weights on the boundary of the weight set, if the penalty has one."""
+    """Return the model with the kernel weights on the boundary of the weight set, if the penalty has one."""
     rho, d, b = model
     squares = problem.penalties**2.0
     weights = d * squares
@@ -105,7 +105,7 @@ def _passes_since(problem: Problem, entries: int) -> float:
 
 
 def certified_model(problem: Problem, model: Model, before: int, newton_steps: int = 0) -> Solution:
-    """Return a model with its certificate and its costs since so many entries were read."""
+    """Return a model with the certificate and the costs since so many entries were read."""
     certificate, whole = problem.certificate_apart(*model)
     passes = _passes_since(problem, before)
     return Solution(*model, certificate, passes=passes, newton_steps=newton_steps, whole=whole)
@@ -121,7 +121,7 @@ BROKEN = (Status.STALLED, Status.NUMERICAL_ERROR)  # the same for a published me
 
 
 def _unfinished(solution: Solution) -> bool:
-    """Whether a fallback may do better: the run ended early, or its bounds cross."""
+    """Whether a fallback may do better: the run ended early, or the bounds cross."""
     return solution.status in UNFINISHED or solution.certificate.crossed
 
 
@@ -139,9 +139,9 @@ class Solver(ABC, Generic[State]):
     max_iter : int
         Most outer iterations; a `fallback` that goes on after as many may take as many again.
     time_limit : float, optional
-        Most wall-clock seconds; the factorization or pass that is under way is finished.
+        Most wall-clock seconds; the factorization or pass under way is finished.
     callback : callable, optional
-        Called with an `IterationRecord` after each certified iteration; a true return value stops the run.
+        Called with an `IterationRecord` after every certified iteration; a true return value stops the run.
     verbose : int
         0 is silent, 1 shows a progress bar of the gap falling toward tol, 2 prints a line an iteration.
 
@@ -233,12 +233,12 @@ class Solver(ABC, Generic[State]):
 
     @classmethod
     def configured(cls, **parameters: Any) -> Solver:
-        """Return this solver with the given parameters, or say which parameters it has.
+        """Return the solver with the given parameters, or say which parameters it has.
 
         Parameters
         ----------
         **parameters
-            Fields of this solver.
+            Fields of the solver.
 
         Raises
         ------
@@ -252,7 +252,7 @@ class Solver(ABC, Generic[State]):
         return cls(**parameters)
 
     def check(self, problem: Problem) -> None:
-        """Raise `IncompatibleError` unless this algorithm can solve ``problem``.
+        """Raise `IncompatibleError` unless the algorithm can solve ``problem``.
 
         Raises
         ------
@@ -265,7 +265,7 @@ class Solver(ABC, Generic[State]):
 
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
-        """Return what this algorithm lacks for ``problem``, in words; empty if nothing."""
+        """Return what the algorithm lacks for ``problem``, in words; empty if nothing."""
         if problem.stack.shaped and not cls.on_factors:
             return ["it works on N x N matrices, which cannot keep the shapes of columns"]
         if cls.shared and not problem.shared:
@@ -280,7 +280,7 @@ class Solver(ABC, Generic[State]):
 
     @classmethod
     def refusals_of(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
-        """Return what this algorithm lacks for a loss and a penalty, in words; empty if nothing."""
+        """Return what the algorithm lacks for a loss and a penalty, in words; empty if nothing."""
         owners: dict[str, AnyLoss | Regularizer] = {"loss": loss, "regularizer": regularizer}
         found = {name: owner.capabilities for name, owner in owners.items()}
         return [
@@ -299,7 +299,7 @@ class Solver(ABC, Generic[State]):
 
     @classmethod
     def preference(cls, problem: Problem) -> str:
-        """Return why this algorithm is to be taken before others that can solve ``problem``; empty if it is not.
+        """Return why the algorithm is to be taken before others that can solve ``problem``; empty if it is not.
 
         Returns
         -------
@@ -325,9 +325,9 @@ class Solver(ABC, Generic[State]):
         Raises
         ------
         InvalidInputError
-            If a limit or a switch of this solver is unusable, or ``warm_start`` does not fit the problem.
+            If a limit or a switch of the solver is unusable, or ``warm_start`` does not fit the problem.
         IncompatibleError
-            If the problem is not of the kind this algorithm solves.
+            If the problem is not of the kind the algorithm solves.
 
         Warns
         -----
@@ -347,7 +347,7 @@ class Solver(ABC, Generic[State]):
         return solution
 
     def _solve_apart(self, problem: Problem, warm_start: Solution | None) -> Solution:
-        """Run this algorithm, then its fallback if need be, and look at the kernels of the model."""
+        """Run the algorithm, then the fallback if need be, and look at the kernels of the model."""
         solution = self._solve(problem, warm_start)
         if _unfinished(solution):
             problem.stack.prove_definite()  # no algorithm converges on an indefinite kernel, and few of them say so
@@ -391,7 +391,7 @@ class Solver(ABC, Generic[State]):
         return None
 
     def _solve(self, problem: Problem, warm_start: Solution | None) -> Solution:
-        """Run this algorithm alone."""
+        """Run the algorithm alone."""
         before = problem.stack.counters.entries
         enough = self.good_enough(problem)
         run: Run[Solution] = Run(self._limits, f"Solver '{self.name}'", converged=enough)
@@ -401,7 +401,7 @@ class Solver(ABC, Generic[State]):
         return replace(run.solution(), passes=_passes_since(problem, before))
 
     def _models(self, problem: Problem, warm_start: Solution | None, run: Run[Solution]) -> Iterator[Solution | None]:
-        """Yield the starting point, then the certified model of each iteration, or None if it is not worth it."""
+        """Yield the starting point, then the certified model of every iteration, or None if it is not worth it."""
         before = problem.stack.counters.entries
 
         def certified(model: Model, newton_steps: int) -> Solution:

@@ -45,15 +45,15 @@ class Family(Protocol):
 
     @property
     def averages(self) -> bool:
-        """Whether the weights of kernels are given, so that one sum of them is enough for every strength."""
+        """Whether the weights of kernels are given, so one sum of them is enough for every strength."""
         ...
 
     def posed(self, problems: list[Any], names: tuple[str, ...]) -> list[Any]:
-        """Return problems on all kernels, of these names, as those on the kernels that take part."""
+        """Return problems on all kernels, of the names, as those on the kernels that take part."""
         ...
 
     def penalties(self, strength: float, opened: Any) -> list[Any]:
-        """Return the penalty of each problem on the kernels of some rows."""
+        """Return the penalty of every problem on the kernels of some rows."""
         ...
 
     def embedded(self, fit: Any, problems: Sequence[Any]) -> Any:
@@ -61,7 +61,7 @@ class Family(Protocol):
         ...
 
     def settings(self, strength: float) -> dict[str, Any]:
-        """Return the parameters of an estimator at a given strength that tell this model."""
+        """Return the parameters of an estimator at a given strength that tell the model."""
         ...
 
 
@@ -88,7 +88,7 @@ HeldOut = TypeVar("HeldOut")
 class Fold(Generic[Opened, HeldOut]):
     """Some rows to learn from: they are opened once, and whatever is searched is tried on them.
 
-    What was tried is remembered until it is forgotten, and each strength is solved for from the nearest one.
+    What was tried is remembered until it is forgotten, and every strength is solved for from the nearest one.
     """
 
     open: Callable[[], Opened]
@@ -143,7 +143,7 @@ class Fold(Generic[Opened, HeldOut]):
         return [(strength, model) for (_, strength), model in self._kept.items() if isinstance(model, kind)]
 
     def model(self, family: object, strength: float) -> Any:
-        """Return the model of a strength that was tried."""
+        """Return the model of a strength tried."""
         return self._models[id(family)][strength]
 
     def lighten(self, family: object) -> None:
@@ -160,7 +160,7 @@ class Fold(Generic[Opened, HeldOut]):
         self._scores.clear()
 
     def close(self, *, kept: bool = True) -> None:
-        """Let go of all that was opened; the next model opens it anew. Nothing begins from models that are not kept."""
+        """Let go of all that was opened; the next model opens it anew. Nothing begins from models not kept."""
         self._opened = None
         if not kept:  # which may hold the kernels that they are of
             self.begin = None

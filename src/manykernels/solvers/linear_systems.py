@@ -1,4 +1,4 @@
-"""Conjugate gradients for linear systems that are known by products, and Anderson extrapolation."""
+"""Conjugate gradients for linear systems known by products, and Anderson extrapolation."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ COLLINEAR = 1e-10  # of the sum of squares of moves, which keeps the system for 
 
 
 class ConjugateGradients:
-    """Solve ``A x = b`` from zero, one product with a symmetric positive definite ``A`` a step.
+    """Solve ``A x = b`` from zero, a single product with a symmetric positive definite ``A`` a step.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ class ConjugateGradients:
         self.size = self._first = float(right @ self.direction)
 
     def within(self, share: float) -> bool:
-        """Return whether the norm of the residual is at most this share of its first one."""
+        """Return whether the norm of the residual is at most this share of the first one."""
         return not self.size > share**2 * self._first
 
     def step(self) -> float:
-        """Take a step and return its length, zero where ``A`` has no curvature along it."""
+        """Take a step and return the length, zero where ``A`` has no curvature along it."""
         image = self._product(self.direction)
         bend = float(self.direction @ image)
         if not bend > 0.0:
@@ -67,7 +67,7 @@ class ConjugateGradients:
         return length
 
     def solve(self, most_steps: int, share: float) -> Array:
-        """Take steps until the residual is within a share of its first norm; return the solution."""
+        """Take steps until the residual is within a share of the first norm; return the solution."""
         for _ in range(most_steps):
             if self.within(share) or not self.step():
                 break
@@ -78,7 +78,7 @@ def shortest_combination(moves: Array) -> Array:
     """Return the parts (k,), of sum one, of the shortest combination ``parts @ moves`` of moves (k, n).
 
     Where an iteration is about linear and takes ``x_k`` to ``x_k + moves_k``, ``sum_k parts_k (x_k + moves_k)`` is near
-    its fixed point (Anderson extrapolation).
+    the fixed point (Anderson extrapolation).
 
     References
     ----------

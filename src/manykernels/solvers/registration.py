@@ -1,6 +1,6 @@
 """Kernels, losses, penalties and solvers of your own, by name: in estimators, model files and the command.
 
-Each is a class decorator that enters a class under its name in the registry where the library's own classes are. A
+Each is a class decorator that enters a class under the name in the registry where the library's own classes are. A
 model file stores names and parameters, no code: import the module that registers the classes before you load it. The
 command takes it as ``manykernels --use FILE fit ...``.
 """
@@ -23,7 +23,7 @@ Class = TypeVar("Class", bound=type[Any])
 
 
 def register_loss(own: Class) -> Class:
-    """Enter a loss under its name; used as a class decorator.
+    """Enter a loss under the name; used as a class decorator.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def register_loss(own: Class) -> Class:
     Raises
     ------
     InvalidInputError
-        If it is no such class, or its name is that of another.
+        If it is no such class, or the name is that of another.
 
     Examples
     --------
@@ -50,12 +50,12 @@ def register_loss(own: Class) -> Class:
 
 
 def register_penalty(own: Class) -> Class:
-    """Enter a penalty under its name; used as a class decorator.
+    """Enter a penalty under the name; used as a class decorator.
 
     Parameters
     ----------
     own : type
-        A frozen dataclass that inherits ``Regularizer``, with its strength as the first field.
+        A frozen dataclass that inherits ``Regularizer``, with the strength as the first field.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def register_penalty(own: Class) -> Class:
     Raises
     ------
     InvalidInputError
-        If it is no such class, or its name is that of another.
+        If it is no such class, or the name is that of another.
 
     Examples
     --------
@@ -77,9 +77,9 @@ def register_penalty(own: Class) -> Class:
 
 
 def register_solver(own: Class) -> Class:
-    """Enter a solver under its name; used as a class decorator.
+    """Enter a solver under the name; used as a class decorator.
 
-    ``solver="auto"`` prefers the solvers of the library and takes it only where none of them can solve a problem.
+    ``solver="auto"`` prefers the solvers of the library and takes it only where none can solve a problem.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def register_solver(own: Class) -> Class:
     Raises
     ------
     InvalidInputError
-        If it is no such class, or its name is that of another.
+        If it is no such class, or the name is that of another.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Every solver by its name; which problem kernels and a target make, which solver it gets and why.
+"""Every solver by the name; which problem kernels and a target make, which solver it gets and why.
 
-And how several solvers get to its solution.
+And how several solvers get to the solution.
 """
 
 from __future__ import annotations
@@ -75,20 +75,21 @@ COLUMNS = ["solver", "elapsed_s", "passes", "relative_gap", "primal", "dual"]
 
 @dataclass(frozen=True)
 class SolverComparison:
-    """Runs of several solvers on one problem.
+    """Runs of several solvers on a single problem.
 
     `compare_solvers` makes it.
 
     Parameters
     ----------
     solutions : dict
-        What each solver returned, by its label.
+        What every solver returned, by the label.
     certificates : dict
-        Certificate of each returned model, computed again by the problem after the run.
+        Certificate of every returned model, computed again by the problem after the run.
     tol : float
-        Relative duality gap that was asked for.
+        Relative duality gap asked for.
     failures : dict
-        Error messages of solvers that returned nothing, by their label, such as one whose optional package is missing.
+        Error messages of solvers that returned nothing, by their label, for example one whose optional package is
+        missing.
     """
 
     solutions: Mapping[str, Solution]
@@ -97,14 +98,14 @@ class SolverComparison:
     failures: Mapping[str, str] = field(default_factory=dict)
 
     def frame(self) -> pd.DataFrame:
-        """Return the gap against time, one row a certified point of a run.
+        """Return the gap against time, a row per certified point of a run.
 
         Returns
         -------
         DataFrame
-            ``solver``, ``elapsed_s`` (wall-clock seconds), ``passes`` (readings of all Gram entries),
-            ``relative_gap``, ``primal``, ``dual``. The last row of each solver is the model that it returned, the best
-            one of its run, with the certificate computed again and the costs of the whole run.
+            ``solver``, ``elapsed_s`` (wall-clock seconds), ``passes`` (readings of all Gram entries), ``relative_gap``,
+            ``primal``, ``dual``. The last row of every solver is the model that it returned, the best one of the run,
+            with the certificate computed again and the costs of the whole run.
 
         Examples
         --------
@@ -120,7 +121,7 @@ class SolverComparison:
         return pd.concat([self._curve(label) for label in self.solutions], ignore_index=True)
 
     def summary(self) -> pd.DataFrame:
-        """Return the end of each run, one row a solver, in the order in which they ran.
+        """Return the end of every run, a row per solver, in the order in which they ran.
 
         Returns
         -------
@@ -155,7 +156,7 @@ class SolverComparison:
         return pd.DataFrame([*rows, *failed])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the relative gap on a logarithmic axis against seconds, one line a solver.
+        """Draw the relative gap on a logarithmic axis against seconds, a line per solver.
 
         Parameters
         ----------
@@ -201,11 +202,11 @@ def compare_solvers(
     tol: float = 1e-6,
     time_limit: float = 10.0,
 ) -> SolverComparison:
-    """Solve a problem with several solvers, one after the other, and certify their models outside of them.
+    """Solve a problem with several solvers, in turn, and certify their models outside of them.
 
-    Each curve is the certificate of the models on the way, ``(P - D) / max(|P|, tiny)``, which the common loop computes
-    and no algorithm can change. Missing ``tol`` is a result here, not a warning. The first use of a solver in a Python
-    process includes compilation: compare twice where fractions of a second matter.
+    Every curve is the certificate of the models on the way, ``(P - D) / max(|P|, tiny)``, which the common loop
+    computes and no algorithm can change. Missing ``tol`` is a result here, not a warning. The first use of a solver in
+    a Python process includes compilation: compare twice where fractions of a second matter.
 
     Parameters
     ----------
@@ -215,7 +216,7 @@ def compare_solvers(
     tol : float
         Relative duality gap to reach.
     time_limit : float
-        Most wall-clock seconds of each, checked between iterations.
+        Most wall-clock seconds of every, checked between iterations.
 
     Raises
     ------
@@ -224,8 +225,8 @@ def compare_solvers(
     IncompatibleError
         If one of them cannot solve the problem; none is run then.
     ImportError
-        If no solver returned a model and the first one needs a package that is not installed. A solver that fails
-        beside others that do not is a row of the summary.
+        If no solver returned a model and the first one needs a package not installed. A solver that fails beside others
+        that do not is a row of the summary.
 
     Warns
     -----
@@ -321,7 +322,7 @@ def _labeled(
 def _configured(
     label: str | None, solver: str | Solver, problem: Problem, parameters: dict[str, float]
 ) -> tuple[str, Solver | ImportError]:
-    """Return the label of one solver, by default its name, and the solver, or which package it lacks."""
+    """Return the label of one solver, by default the name, and the solver, or which package it lacks."""
     try:
         made = configured_solver(solver, problem, **parameters)
     except ImportError as error:
@@ -330,7 +331,7 @@ def _configured(
 
 
 def _run_all(runs: dict[str, Solver | ImportError], problem: Problem) -> tuple[dict[str, Solution], dict[str, str]]:
-    """Return the solution or the error message of each solver; after Ctrl-C those so far, with the run it stopped.
+    """Return the solution or the error message of every solver; after Ctrl-C those so far, with the run it stopped.
 
     The first error is raised if no solver returned a solution.
     """
@@ -368,7 +369,7 @@ def _warn_interrupted(solutions: Mapping[str, Solution], missing: list[str]) -> 
 
 
 def here_as_array(values: Any) -> Array:
-    """Return a vector that may be beside rows, or lazy, as an array in this process."""
+    """Return a vector that may be beside rows, or lazy, as an array in the process."""
     if isinstance(values, np.ndarray):
         return values
     return np.asarray(here(values.compute() if hasattr(values, "dask") else values))
@@ -383,7 +384,7 @@ def refusal_of_factors(loss: AnyLoss, regularizer: Regularizer, solver: object) 
 
 
 def problem_of(stack: Any, y: Any, loss: AnyLoss, regularizer: Regularizer, **given: Any) -> Problem:
-    """Return the problem that kernels, a target and a loss make: the one place that decides where its vectors are.
+    """Return the problem that kernels, a target and a loss make: the single place that decides where the vectors are.
 
     Examples
     --------
@@ -403,14 +404,14 @@ def problem_of(stack: Any, y: Any, loss: AnyLoss, regularizer: Regularizer, **gi
 
 
 def configured_solver(solver: str | Solver, problem: Problem, **parameters: object) -> Solver:
-    """Return the solver named (``"auto"``: the preferred one for ``problem``) with these parameters.
+    """Return the solver named (``"auto"``: the preferred one for ``problem``) with the parameters.
 
     Raises
     ------
     InvalidInputError
         If there is no solver of that name, or it has no such parameter.
     IncompatibleError
-        If it cannot solve this problem; the message names those that can.
+        If it cannot solve the problem; the message names those that can.
 
     Parameters
     ----------
@@ -474,7 +475,7 @@ def get_solver(name: str) -> type[Solver]:
     Parameters
     ----------
     name : str
-        Any of `SOLVERS`, or what the literature calls one, such as ``"citi"``.
+        Any of `SOLVERS`, or what the literature calls one, for example ``"citi"``.
 
     Returns
     -------
@@ -524,7 +525,7 @@ def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
     Raises
     ------
     IncompatibleError
-        If no solver can solve the problem; the message says for each what it lacks.
+        If no solver can solve the problem; the message says for every what it lacks.
 
     Examples
     --------

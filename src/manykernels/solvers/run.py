@@ -1,4 +1,4 @@
-"""The loop that solvers and searches share: clock, history, callback, interrupts, the best model and its message."""
+"""The loop that solvers and searches share: clock, history, callback, interrupts, the best model and the message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DEADLINE: ContextVar[float] = ContextVar("deadline", default=float("inf"))
 
 
 class OutOfTimeError(Exception):
-    """The time limit is over: the run ends with the last model that its algorithm can name."""
+    """The time limit is over: the run ends with the last model that the algorithm can name."""
 
 
 class OutOfSystemsError(Exception):
@@ -37,7 +37,7 @@ class OutOfSystemsError(Exception):
 
 @contextmanager
 def deadline(time_limit: float | None) -> Iterator[None]:
-    """Let `check_deadline` raise after so many seconds, in this thread, or at an earlier end that holds already."""
+    """Let `check_deadline` raise after so many seconds, in the thread, or at an earlier end that holds already."""
     end = float("inf") if time_limit is None else time.perf_counter() + time_limit
     token = _DEADLINE.set(min(end, _DEADLINE.get()))
     try:
@@ -51,7 +51,7 @@ _INTERRUPTED: ContextVar[bool] = ContextVar("interrupted", default=False)
 
 @contextmanager
 def interrupted() -> Iterator[None]:
-    """Let every run of this thread end before its first model, as Ctrl-C there does: with the model without kernels."""
+    """Let every run of the thread end before the first model, as Ctrl-C there does: with the model without kernels."""
     token = _INTERRUPTED.set(True)
     try:
         yield
@@ -89,7 +89,7 @@ ADVICE_ON_ROUNDING = "Rounding may be as large as this gap: loosen tol, rescale 
 
 
 def advice_of(status: Status, certificate: Certificate) -> str:
-    """Return what to do about a status; rounding is named only if its bound reaches the gap."""
+    """Return what to do about a status; rounding is named only if the bound reaches the gap."""
     rounded = status is Status.STALLED and certificate.relative_rounding >= certificate.relative_gap
     return ADVICE_ON_ROUNDING if rounded else ADVICE[status]
 
@@ -103,7 +103,7 @@ class Certified(Protocol):
 
     @property
     def certificate(self) -> Certificate:
-        """Certificate of exactly this model."""
+        """Certificate of exactly the model."""
 
     @property
     def passes(self) -> float:
@@ -120,7 +120,7 @@ C = TypeVar("C", bound=Certified)
 class Run(Generic[C]):
     """One run: what has been seen so far, and why it ended.
 
-    Messages begin with ``title``. By default a model is good enough, ``converged``, if its relative gap is at most
+    Messages begin with ``title``. By default a model is good enough, ``converged``, if the relative gap is at most
     ``tol``; ``first`` is the number of the first iteration, 0 if a run begins with a starting point.
     """
 
@@ -141,10 +141,10 @@ class Run(Generic[C]):
     def follow(self, models: Iterator[C | None], empty: Callable[[], C] | None = None) -> Run[C]:
         """Take models until a limit is reached or there are no more.
 
-        A run that is interrupted or out of time before its first model ends with the empty one where there is a way to
+        A run that is interrupted or out of time before the first model ends with the empty one where there is a way to
         certify it; Ctrl-C once more ends that too.
 
-        Whatever the iterator raises after its first model ends the run as a numerical error, with the best model so
+        Whatever the iterator raises after the first model ends the run as a numerical error, with the best model so
         far; before that it is raised, as are a lack of memory or of an optional package, a kernel that turns out
         indefinite, and what the callback raises.
         """
@@ -300,7 +300,7 @@ class Run(Generic[C]):
 
 
 def _whole(model: Certified) -> Certificate:
-    """Return the certificate with its bound on rounding."""
+    """Return the certificate with the bound on rounding."""
     whole = getattr(model, "whole", None)
     return model.certificate if whole is None else whole()
 
@@ -323,7 +323,7 @@ def better_solution(first: Solution, second: Solution) -> Solution:
 def on_rounded_kernels(problem: Problem, first: Solution, second: Solution, tol: float) -> Solution:
     """Return the better of a run and of one on kernels without the rounding of float32.
 
-    The second is certified on the kernels of ``problem`` if it is within ``tol`` on these. Otherwise its certificate is
+    The second is certified on the kernels of ``problem`` if it is within ``tol`` on these. Otherwise the certificate is
     that of the kernels that it was found on, which then stand for the given ones.
     """
     certificate = problem.certificate(second.dual_coef, second.kernel_weights, second.intercept)

@@ -1,6 +1,6 @@
-"""What every solver returns: one shape of model, its certificate, and how it was reached.
+"""What every solver returns: one shape of model, the certificate, and how it was reached.
 
-And its progress on the terminal: the relative gap of a run falling toward tol, or the number of runs done.
+And the progress on the terminal: the relative gap of a run falling toward tol, or the number of runs done.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class IterationRecord:
     newton_steps : int
         Linear systems solved so far.
     primal, dual, relative_gap : float
-        Certificate of the model at this point.
+        Certificate of the model at the point.
     n_active : int
         Kernels with nonzero weight.
     """
@@ -149,7 +149,7 @@ class Limits:
 
 
 class Functions(Protocol):
-    """What a solution on a table knows of its functions: kernel expansions, or functions of factors."""
+    """What a solution on a table knows of the functions: kernel expansions, or functions of factors."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -164,7 +164,7 @@ class Functions(Protocol):
 
 @dataclass(frozen=True)
 class Solution:
-    """A fitted model ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b`` with its certificate.
+    """A fitted model ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b`` with the certificate.
 
     Solvers and searches meet such models on their way, and return the best.
 
@@ -177,7 +177,7 @@ class Solution:
     intercept : float, or ndarray of shape (n_targets,) with shared weights
         ``b``, 0 without an intercept.
     certificate : Certificate
-        Primal and dual value, absolute and relative gap of exactly this model.
+        Primal and dual value, absolute and relative gap of exactly the model.
     status : Status
         Why the solver stopped; ``Status.CONVERGED`` if the relative gap is at most ``tol``.
     message : str
@@ -197,13 +197,13 @@ class Solution:
     functions : Functions, optional
         The functions of the active kernels, for new rows: an expansion in training rows, or functions of factors.
     replaced_kernels : dict of int to float
-        Kernels given as matrices that were indefinite by rounding, by position, and by how much of its largest
-        eigenvalue the smallest one of each was negative. The nearest positive semidefinite matrices stand for them
-        here: the certificate is for these, and values computed from the matrices as they were given differ.
+        Kernels given as matrices that were indefinite by rounding, by position, and by how much of the largest
+        eigenvalue the smallest one of every was negative. The nearest positive semidefinite matrices stand for them
+        here: the certificate is for these, and values computed from the matrices as given differ.
     kernels : tuple of Found
         On the way of a search only: the kernels found, in the order of ``kernel_weights``.
     state : object, optional
-        On the way of a run only: where its algorithm stood, of which the functions of the model can be made.
+        On the way of a run only: where the algorithm stood, of which the functions of the model can be made.
     whole : callable, optional
         On the way of a run only: returns the certificate with the bound on rounding.
 
@@ -276,7 +276,7 @@ class Solution:
 
     @property
     def dual_gap(self) -> float:
-        """Relative duality gap of this model, for the exact kernels."""
+        """Relative duality gap of the model, for the exact kernels."""
         return float(self.certificate.relative_gap)
 
     def _contributions(self, X: TableLike) -> Array:
@@ -355,7 +355,7 @@ class Solution:
         return parts if np.ndim(self.intercept) else parts[:, :, 0]
 
     def weights_frame(self) -> pd.DataFrame:
-        """Return one row an active kernel: name, weight, norm of its function; the largest norm first.
+        """Return a row per active kernel: name, weight, norm of the function; the largest norm first.
 
         Examples
         --------
@@ -374,12 +374,12 @@ class Solution:
         return frame.sort_values("norm", ascending=False, ignore_index=True)
 
     def scattered(self, kept: Array, n_samples: int) -> Solution:
-        """Return the solution for more samples, of which it knows some: the others took no part.
+        """Return the solution for more samples, of which it knows some: the rest took no part.
 
         Parameters
         ----------
         kept : ndarray of shape (N,), int
-            Positions of the samples of this solution.
+            Positions of the samples of the solution.
         n_samples : int
             How many there are in all.
 
@@ -413,12 +413,12 @@ class Solution:
         return np.flatnonzero(self.dual_coef.reshape(len(self.dual_coef), -1).any(axis=1))
 
     def frame(self) -> pd.DataFrame:
-        """Return the history as a table, one row an iteration.
+        """Return the history as a table, a row per iteration.
 
         Returns
         -------
         DataFrame
-            A column for each field of `IterationRecord`.
+            A column for every field of `IterationRecord`.
 
         Examples
         --------

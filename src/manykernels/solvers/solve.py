@@ -79,13 +79,13 @@ def solve(
     """Solve a multiple kernel learning problem and prove how far from optimal the answer is.
 
     ``min_{F,b} L(F + 1 b') + Omega(t)`` with ``t_m = w_m ||f_m||``: a sum of losses over samples, ``sum_i s_i l(y_i,
-    f_i + b)``, or a loss of all samples together. Several targets have one set of kernel weights, ``||f_m||^2`` the sum
-    over targets, unless ``outputs="own"``.
+    f_i + b)``, or a loss of all samples together. Several targets have a single set of kernel weights, ``||f_m||^2``
+    the sum over targets, unless ``outputs="own"``.
 
     Parameters
     ----------
     kernels : GramStack, array of shape (n_kernels, n_samples, n_samples), or KernelBank
-        Symmetric positive semidefinite Gram matrices, kernels leading; a stack of any kind, such as that of
+        Symmetric positive semidefinite Gram matrices, kernels leading; a stack of any kind, for example that of
         :func:`~manykernels.grams.factored.factored_stack`, which is linear in the samples; or a bank, with ``X``.
     y : array_like of shape (n_samples,) or (n_samples, n_targets), structured array, or str
         Labels -1 and +1 for a classification loss, numbers for a regression loss, several of them in columns; events
@@ -100,13 +100,13 @@ def solve(
         ``"quantile"``, ``"poisson"``, ``"gamma"``, ``"cox"``, or an object.
     penalty : str, Regularizer or mapping
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, a set of weights (``"simplex"``, ``"lp_ball"``,
-        ``"elasticnet_ball"``), or an object, which carries its own strength; a mapping gives kernels penalties of
-        their own, as in the estimators. What shapes a named penalty is given beside it: ``l1_ratio``, ``q``, ``p``,
+        ``"elasticnet_ball"``), or an object, which carries its own strength; a mapping gives kernels separate
+        penalties, as in the estimators. What shapes a named penalty is given beside it: ``l1_ratio``, ``q``, ``p``,
         ``eta``.
     alpha : float or str, optional
         The strength relative to the mean loss, as in the estimators: ``C = alpha * sum_i s_i`` multiplies the penalty
         beside the sum of losses. ``"0.1*max"`` is a tenth of the smallest strength at which no kernel is active. A
-        penalty that is given by name needs this or ``strength``.
+        penalty given by name needs this or ``strength``.
     strength : float, optional
         ``C`` itself, or ``lambda`` of a weight set.
     fit_intercept : bool
@@ -121,7 +121,7 @@ def solve(
     representation : {"auto", "gram", "factored"}, default="auto"
         How kernels of a bank are held; see :func:`~manykernels.grams.plan.plan_kernels`.
     memory_budget : int, str or None
-        Of a bank: bytes, or text such as ``"2GB"``; half of the memory if None, less where that is not free.
+        Of a bank: bytes, or text such as ``"2GB"``; half of the memory if None, less where not free.
     n_jobs : int or None
         Threads.
     solver : str or Solver
@@ -134,7 +134,7 @@ def solve(
     Returns
     -------
     Solution, or tuple of Solution
-        Dual coefficients, kernel weights, intercept, the certificate of exactly this model, and how it was reached. Its
+        Dual coefficients, kernel weights, intercept, the certificate of exactly the model, and how it was reached. Its
         ``decision_function`` gives the scores of new rows, or of their kernels with the training samples.
 
     Raises
@@ -142,7 +142,7 @@ def solve(
     InvalidInputError
         If anything about the input is wrong; the message says what and how to mend it.
     IncompatibleError
-        If the solver cannot solve this problem; the message names those that can.
+        If the solver cannot solve the problem; the message names those that can.
     MemoryBudgetError
         If the kernels of a bank do not fit in any form.
 
@@ -151,7 +151,7 @@ def solve(
     ConvergenceWarning
         If the gap is above ``tol`` at the end, whatever the reason.
     UserWarning
-        If times for the loss ``"cox"`` come without events: each counts as one that was seen.
+        If times for the loss ``"cox"`` come without events: each counts as one seen.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def solve(
     >>> solution.kernel_weights[0] == 0.0, bool(solution.certificate.relative_gap <= 1e-6)
     (np.True_, True)
 
-    A bank on a table, two targets with one set of weights:
+    A bank on a table, two targets with a single set of weights:
 
     >>> from manykernels import KernelBank
     >>> X = np.random.default_rng(0).uniform(-2, 2, (200, 3))
@@ -205,7 +205,7 @@ def solve(
 def _solved(
     problems: Sequence[Problem], solver: str | Solver, warm_start: Solution | None, parameters: dict[str, Any]
 ) -> list[Solution]:
-    """Return one solution a problem; a time limit is for all together, and warnings name the target."""
+    """Return a solution per problem; a time limit is for all together, and warnings name the target."""
     if len(problems) == 1:
         return [configured_solver(solver, problems[0], **parameters).solve(problems[0], warm_start)]
     limit, started = parameters.get("time_limit"), time.perf_counter()
@@ -222,7 +222,7 @@ def _solved(
 
 @dataclass(frozen=True, eq=False)
 class _Opened:
-    """Kernels as a stack, with what a bank learned of its table."""
+    """Kernels as a stack, with what a bank learned of the table."""
 
     stack: GramStack
     training: Training | None = None
@@ -321,7 +321,7 @@ class _Given:
         return _Opened(factored_stack(source, projected_bank(self.kernels, source.n_rows)))
 
     def start(self, warm_start: Solution | None, problem: Problem) -> Solution | None:
-        """Return the part of an earlier solution that is of these samples."""
+        """Return the part of an earlier solution of the samples."""
         if self.kept is None or warm_start is None:
             return warm_start
         check_warm_start(warm_start, self.n_samples, problem.n_kernels)
@@ -359,14 +359,14 @@ def _target(y: Any, loss: AnyLoss) -> Any:
 
 
 def _shapes_of(penalty: Penalty) -> tuple[str, ...]:
-    """Return the names of the shape parameters of a penalty that is given by name."""
+    """Return the names of the shape parameters of a penalty given by name."""
     return parameters_of(penalty) if isinstance(penalty, (str, Mapping)) else ()
 
 
 def _regularizer(
     penalty: Penalty, alpha: float | str | None, strength: float | None, shape: dict[str, Any]
 ) -> tuple[Regularizer, float | None]:
-    """Return the penalty, and its strength as a part of the one that empties the model; see `_at_strength`."""
+    """Return the penalty, and the strength as a part of the one that empties the model; see `_at_strength`."""
     relative = None
     if isinstance(alpha, str):
         found = RELATIVE.fullmatch(alpha)
@@ -399,7 +399,7 @@ def _regularizer(
 
 
 def _at_strength(problem: Problem, alpha: float | str | None, relative: float | None) -> Problem:
-    """Return the problem at its strength, where that is relative to its weights or to an empty model."""
+    """Return the problem at the strength, where that is relative to the weights or to an empty model."""
     if relative is not None:
         return problem.at_fraction(relative)
     if alpha is None:

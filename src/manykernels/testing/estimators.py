@@ -13,7 +13,7 @@ FEWEST_DIGITS = 1e-9  # of the range of a function: how much a shape may be miss
 
 
 def off_the_rows(X: Array, n: int = 60) -> Array:
-    """Return rows between and beyond training rows: each column at the places of a grid in an order of its own.
+    """Return rows between and beyond training rows: every column at the places of a grid in a separate order.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def off_the_rows(X: Array, n: int = 60) -> Array:
 
 
 def check_shape(spec: Shaped, values: Array, x: Array) -> None:
-    """Check that a curve, given by values at increasing points, has the shape of its kernel.
+    """Check that a curve, given by values at increasing points, has the shape of the kernel.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class EstimatorContract(ABC):
 
     @abstractmethod
     def fitted(self, X: Array, y: Any) -> Any:
-        """Return an estimator of one output, fitted on the rows."""
+        """Return an estimator of a single output, fitted on the rows."""
 
     def scores(self, model: Any, X: Array) -> Array:
         """Return the scores of rows (n,)."""

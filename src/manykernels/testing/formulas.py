@@ -157,7 +157,7 @@ def _ball_support(eta: float, v: Floats) -> float:
 
 
 def _ball_reciprocal(eta: float, beta: Floats) -> float:
-    """Minimize ``sum beta_m / theta_m`` over the same ball by bisection on its multiplier."""
+    """Minimize ``sum beta_m / theta_m`` over the same ball by bisection on the multiplier."""
     beta = beta[beta > 0]
     if not beta.size:
         return 0.0

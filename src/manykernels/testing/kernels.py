@@ -63,7 +63,7 @@ class KernelContract:
         assert kernel(X[:0], X).shape == (0, len(X))
 
     def test_dictionary(self, kernel: KernelSpec) -> None:
-        """Check that the registered kernel comes back equal from its dictionary, through JSON, and from a pickle."""
+        """Check that the registered kernel comes back equal from the dictionary, through JSON, and from a pickle."""
         assert KERNELS[kernel.kind] is type(kernel), f"{type(kernel).__name__} is not registered"
         assert spec_from_dict(json.loads(json.dumps(kernel.to_dict()))) == kernel
         assert pickle.loads(pickle.dumps(kernel)) == kernel
@@ -81,7 +81,7 @@ class KernelContract:
 
 
 class GramStackContract(ABC):
-    """Laws of a Gram stack, each checked against the same operation written in NumPy on the dense matrices.
+    """Laws of a Gram stack, every checked against the same operation written in NumPy on the dense matrices.
 
     Inherit in a test class, set ``stack_class`` and write `create` and `dense`; called with generators of the same
     seed, they must describe the same kernels, at least four of them on at least six samples.
@@ -122,7 +122,7 @@ class GramStackContract(ABC):
     # --- help -------------------------------------------------------------------------------------------------------
 
     def pair(self) -> tuple[GramStack, Array, np.random.Generator]:
-        """Return the stack, its dense matrices and a generator for vectors."""
+        """Return the stack, the dense matrices and a generator for vectors."""
         stack, grams = self.create(np.random.default_rng(7)), self.dense(np.random.default_rng(7))
         return stack, grams, np.random.default_rng(11)
 
@@ -208,7 +208,7 @@ class GramStackContract(ABC):
             self.check_close(stack.apply(np.ones(len(grams)), r), grams.sum(axis=0) @ r)
 
     def test_apply_each(self) -> None:
-        """Check ``K_m R`` for a vector, one column and several, all kernels and some."""
+        """Check ``K_m R`` for a vector, a single column and several, all kernels and some."""
         stack, grams, rng = self.pair()
         for shape in ((stack.n_samples,), (stack.n_samples, 1), (stack.n_samples, 3)):
             right = rng.normal(size=shape)

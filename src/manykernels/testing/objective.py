@@ -52,13 +52,13 @@ class LossContract:
         return y, z, r
 
     def test_targets_outside_the_support_are_refused(self, loss: Loss) -> None:
-        """Check that a loss of positive or non-negative targets refuses those that are not, and says so."""
+        """Check that a loss of positive or non-negative targets refuses those not, and says so."""
         worst = {"real": np.nan, "non-negative": -0.5, "positive": 0.0}[loss.support]
         with pytest.raises(InvalidInputError, match=r"-0\.5|0\.0|nan|NaN"):
             loss.check_target([1.0, 2.0 if loss.task == "regression" else -1.0, worst])
 
     def test_mean_of_scores(self, loss: Loss) -> None:
-        """Check that predictions rise with scores, and that the best constant of one target predicts it."""
+        """Check that predictions rise with scores, and that the best constant of a single target predicts it."""
         y, z, _ = self.samples(loss)
         assert np.all(np.diff(loss.mean(np.sort(z))) >= 0)
         if loss.task == "regression":
@@ -148,7 +148,7 @@ class LossContract:
         assert loss.linear_dual == bool(quadratic and np.isinf(lo).all() and np.isinf(hi).all())
 
     def test_kinks_of_the_conjugate_are_declared(self, loss: Loss) -> None:
-        """Check that the conjugate without ``kink |r|`` has no jump in its slope, unless its form says so."""
+        """Check that the conjugate without ``kink |r|`` has no jump in the slope, unless the form says so."""
         y, _, r = self.samples(loss)
         slopes = np.array([loss.conjugate_derivative(y, t) - loss.kink * np.sign(t) for t in (-1e-9 * r, 1e-9 * r)])
         inside = np.all(
@@ -232,7 +232,7 @@ def _first(regularizer: Regularizer, vector: Array) -> Regularizer:
 class RegularizerContract:
     """Laws that every regularizer obeys; inherit it and supply a fixture ``regularizer``.
 
-    One with coefficients of each kernel needs at least seven kernels, of which the laws `take` fewer.
+    One with coefficients of every kernel needs at least seven kernels, of which the laws `take` fewer.
 
     Examples
     --------
@@ -245,7 +245,7 @@ class RegularizerContract:
     """
 
     def norms(self) -> list[Array]:
-        """Return non-negative vectors: spread, tied, with zeros, of one entry, of small and of large scale."""
+        """Return non-negative vectors: spread, tied, with zeros, of a single entry, of small and of large scale."""
         rng = np.random.default_rng(0)
         spread = [scale * (0.1 + rng.exponential(size=7)) for scale in (1e-6, 0.1, 1.0, 30.0)]
         special = [np.zeros(3), np.ones(4), np.array([2.0, 0.0, 2.0, 1e-9]), np.array([0.3])]
@@ -331,7 +331,7 @@ class RegularizerContract:
         assert not np.shares_memory(x, t)
 
     def test_convex_and_increasing(self, regularizer: Regularizer) -> None:
-        """Check convexity along segments and monotonicity of the penalty and of its conjugate."""
+        """Check convexity along segments and monotonicity of the penalty and of the conjugate."""
         vectors = [vector for vector in self.norms() if vector.size == 7]
         regularizer = _first(regularizer, vectors[0])
         for a in vectors:
@@ -467,7 +467,7 @@ class RegularizerContract:
             _close(bends / slopes, rise / slopes, 1e-6)
 
     def test_curve(self, regularizer: Regularizer) -> None:
-        """Check the coefficients that a regularizer declares against its value."""
+        """Check the coefficients that a regularizer declares against the value."""
         for t in (vector for vector in self.norms() if vector.size == 7):
             one, value = _first(regularizer, t), _first(regularizer, t).value(t)
             if (curve := one.curve) is not None:

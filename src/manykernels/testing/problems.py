@@ -110,8 +110,8 @@ def small_problems(n: int = 200, *, regularizers: Sequence[str] = REGULARIZERS) 
 def with_targets(small: SmallProblem, n_targets: int) -> SmallProblem:
     """Return the problem with targets (N, T), or classes, in place of one, which share the kernel weights.
 
-    The first one stays, the others are those of other samples. The logistic loss takes classes, +1 in the column of
-    each sample's and -1 elsewhere.
+    The first one stays, the rest are those of other samples. The logistic loss takes classes, +1 in the column of every
+    sample's and -1 elsewhere.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def _draw_kernels(rng: np.random.Generator, X: Floats, n_kernels: int) -> tuple[
 
 
 def _draw_targets(rng: np.random.Generator, X: Floats, *, classify: bool) -> Floats:
-    """Draw a noisy nonlinear target, or its labels: 10 % flipped, the positive class between 12 % and 88 %."""
+    """Draw a noisy nonlinear target, or the labels: 10 % flipped, the positive class between 12 % and 88 %."""
     signal = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=X.shape[0])
     if not classify:
         return np.asarray(10 ** rng.uniform(-1, 1) * (signal + rng.normal()))

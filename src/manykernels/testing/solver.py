@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NumpyCertificate:
-    """Primal, dual, gap and relative gap of one model, recomputed outside the library."""
+    """Primal, dual, gap and relative gap of a single model, recomputed outside the library."""
 
     primal: float
     dual: float
@@ -106,7 +106,7 @@ def _certificate_of(problem: SmallProblem, model: NumpyModel, told_dual: float |
 
 
 def losses_at(problem: SmallProblem, z: Floats) -> Floats:
-    """Return the loss (N,) of each sample at scores ``z``."""
+    """Return the loss (N,) of every sample at scores ``z``."""
     return formulas.loss_value(problem.loss_name, problem.loss_params, problem.y, z)
 
 
@@ -150,7 +150,7 @@ def dual_value(problem: SmallProblem, rho: Floats) -> float:
 
 
 def build_problem(small: SmallProblem, stack: GramStack | None = None) -> Problem:
-    """Return a small problem as the library poses it, on its matrices or on a stack that holds its kernels otherwise.
+    """Return a small problem as the library poses it, on the matrices or on a stack that holds the kernels otherwise.
 
     Examples
     --------
@@ -194,9 +194,9 @@ def _check_told(solution: Solution, found: NumpyCertificate, tolerance: float) -
 
 
 def check_weight_set(small: SmallProblem, model: NumpyModel, weights: Floats, dual: float) -> None:
-    """Assert that the kernel weights of a model are on the boundary of their set, and its objective above a bound.
+    """Assert that the kernel weights of a model are on the boundary of their set, and the objective above a bound.
 
-    The objective is that of papers, with ``(lam / 2) sum_m t_m^2 / theta_m`` at exactly these weights.
+    The objective is that of papers, with ``(lam / 2) sum_m t_m^2 / theta_m`` at exactly the weights.
 
     Examples
     --------
@@ -281,12 +281,12 @@ class SolverContract:
     tol : float
         Relative duality gap asked for, unless the solver declares a larger one as attainable.
     n_targets : int or None
-        Of problems whose targets share kernel weights; None for one target, y of shape (N,).
+        Of problems whose targets share kernel weights; None for a single target, y of shape (N,).
     every : int
-        Of the problems of laws that compare runs, one in so many is solved; convergence is asked of all of them.
+        Of the problems of laws that compare runs, one in so many is solved; convergence is asked of all.
     exact_dual : bool
-        Whether the dual value is that of the dual coefficients; False where their norms are known by bounds, so that it
-        may be less.
+        Whether the dual value is that of the dual coefficients; False where their norms are known by bounds, so it may
+        be less.
 
     Examples
     --------
@@ -304,7 +304,7 @@ class SolverContract:
 
     @staticmethod
     def pose(small: SmallProblem) -> Problem:
-        """Return a small problem as one of the library, on its matrices; override it for kernels held otherwise."""
+        """Return a small problem as one of the library, on the matrices; override it for kernels held otherwise."""
         return build_problem(small)
 
     @property
@@ -336,7 +336,7 @@ class SolverContract:
             return solver.solve(self.pose(small), warm_start)
 
     def longest(self) -> tuple[SmallProblem, Solution]:
-        """Return the accepted problem that takes most iterations, with its solution."""
+        """Return the accepted problem that takes most iterations, with the solution."""
         return _longest(self.make_solver(), type(self).pose, self.n_targets)
 
     def model(self, small: SmallProblem, solution: Solution) -> NumpyModel:
@@ -352,7 +352,7 @@ class SolverContract:
         _check_told(solution, _certificate_of(small, self.model(small, solution), dual), 1e-9)
 
     def check_optimal(self, small: SmallProblem, model: NumpyModel, norms: Array) -> None:
-        """Assert that the model, its functions having these norms, is optimal for ``small`` as NumPy sees it."""
+        """Assert that the model, the functions having the norms, is optimal for ``small`` as NumPy sees it."""
         found = _certificate_of(small, replace(model, norms=norms))
         assert found.relative_gap <= 2 * self.goal, f"{small.description}: gap {found.relative_gap:.2e}"
 
@@ -390,7 +390,7 @@ class SolverContract:
             self.check_optimal(small, model, model.norms[np.argsort(order)])
 
     def test_kernels_in_other_units_give_the_same_model(self) -> None:
-        """Check ``c_m K_m`` with penalties ``sqrt(c_m) w_m``: the model is the same, its norms divided by sqrt(c)."""
+        """Check ``c_m K_m`` with penalties ``sqrt(c_m) w_m``: the model is the same, the norms divided by sqrt(c)."""
         for small in self.accepted()[1 :: 3 * self.every] or self.accepted():
             units = 10 ** np.random.default_rng(1).uniform(-2, 2, len(small.kernels))
             scaled = replace(
@@ -438,7 +438,7 @@ class SolverContract:
             np.testing.assert_array_equal(start.kernel_weights, before[1])
 
     def test_solving_twice_gives_the_same_bits(self) -> None:
-        """Check that a solver keeps nothing from one run to the next."""
+        """Check that a solver keeps nothing from a single run to the next."""
         small, other = self.accepted()[0], self.accepted()[-1]
         solver = self.make_solver()
         first = solver.solve(self.pose(small))
@@ -566,7 +566,7 @@ class SolverContract:
 
 
 def _stop_at(count: int, calls: list[Any], *, interrupt: bool = False) -> Callable[[Any], bool]:
-    """Return a callback that records its calls and ends the run at the given one."""
+    """Return a callback that records the calls and ends the run at the given one."""
 
     def callback(record: object) -> bool:
         calls.append(record)

@@ -43,7 +43,7 @@ def check_positive(value: object, name: str, *, allow_zero: bool = False, upper:
 
 
 def check_finite(array: Array, name: str) -> Array:
-    """Return ``array`` if all its entries are finite, else say how many are not and where the first one is."""
+    """Return ``array`` if all the entries are finite, else say how many are not and where the first one is."""
     bad = ~np.isfinite(array)
     if bad.any():
         first = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -55,7 +55,7 @@ def check_finite(array: Array, name: str) -> Array:
 
 
 def plainly_finite(values: Array) -> bool:
-    """Return whether the sum of all entries is finite, so that each is: flags would take an eighth of a large table."""
+    """Return whether the sum of all entries is finite, so each is: flags would take an eighth of a large table."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum()))
 
@@ -68,7 +68,7 @@ def are_whole(values: Array) -> bool:
 def are_labels(values: Array) -> bool:
     """Return whether a target holds labels of classes: no numbers, two values, or at most ten different whole numbers.
 
-    Every part of the library that is not told whether it is to classify decides by this.
+    Every part of the library not told whether it is to classify decides by this.
     """
     if values.dtype == object and pd.api.types.infer_dtype(values) in ("integer", "floating", "mixed-integer-float"):
         values = values.astype(np.float64)
@@ -141,7 +141,7 @@ def real_array(values: object, name: str) -> Array:
 
 
 def check_float32_range(diagonals: Array, name: str = "Kernel") -> None:
-    """Raise ``InvalidInputError`` if a kernel with such a diagonal (one row a kernel) loses its digits in float32."""
+    """Raise ``InvalidInputError`` if a kernel with such a diagonal (a row per kernel) loses the digits in float32."""
     largest = np.abs(diagonals).max(axis=1)
     bad = np.flatnonzero((largest > 1e38) | ((largest > 0) & (largest < 1e-30)))
     if len(bad):
@@ -299,7 +299,7 @@ def check_choice(value: object, choices: Collection[str], name: str) -> str:
 
 
 def check_growth(value: object) -> float:
-    """Return the ratio of penalties from a node to its children as a float of at least 1, or say what is wrong."""
+    """Return the ratio of penalties from a node to the children as a float of at least 1, or say what is wrong."""
     growth = check_positive(value, "growth")
     if growth < 1:
         raise InvalidInputError(
@@ -310,7 +310,7 @@ def check_growth(value: object) -> float:
 
 
 def check_points(values: ArrayLike, name: str = "points") -> Array:
-    """Return ``values`` as a finite, contiguous float64 table of at least one row and one column."""
+    """Return ``values`` as a finite, contiguous float64 table of at least one row and a single column."""
     array = np.ascontiguousarray(real_array(values, name), dtype=np.float64)
     if array.ndim != 2 or not array.size:
         raise InvalidInputError(

@@ -1,11 +1,11 @@
-"""Checks of Gram matrices that others computed: finite and symmetric in one pass, definiteness where it matters.
+"""Checks of Gram matrices that others computed: finite and symmetric in a single pass, definiteness where it matters.
 
 Finite and symmetric entries are checked at the speed of memory. A Cholesky factorization of every kernel would cost
 more than most fits. Beyond `FULL_CHECK_FLOPS` it is put off (``psd="auto"``): kernels are proven when a model of them
 is returned, or none is found, and a quadratic form ``rho' K rho`` below zero gives any other one away. That is all a
-certificate needs: its bounds read kernels through such forms only.
+certificate needs: the bounds read kernels through such forms only.
 
-Negative eigenvalues come in three sizes. Those of rounding in the entries stay as they are. Larger ones, up to a
+Negative eigenvalues come in three sizes. Those of rounding in the entries stay unchanged. Larger ones, up to a
 tolerance that depends on how the kernel is stored, are set to zero in a copy, since a bound computed with an indefinite
 kernel is none. Beyond the tolerance the kernel is refused.
 """
@@ -78,10 +78,10 @@ def check_rectangular_grams(kernels: ArrayLike, name: str = "kernels") -> Array:
 
 
 def scan_grams(array: Array) -> tuple[Array, Array]:
-    """Return the largest entry in size of each kernel and a screen for its asymmetry, (M,) each, in one reading.
+    """Return the largest entry in size of every kernel and a screen for the asymmetry, (M,) each, in one reading.
 
-    The screen is the largest entry of ``(K - K') x`` for a vector with entries from 1 to 2, so that an asymmetric pair
-    of entries shows with at least its difference; NaN or infinite if it overflows.
+    The screen is the largest entry of ``(K - K') x`` for a vector with entries from 1 to 2, so an asymmetric pair of
+    entries shows with at least the difference; NaN or infinite if it overflows.
     """
     integers: Any = np.int64 if array.dtype == np.float64 else np.int32
     bits = np.zeros(len(array), dtype=integers)
@@ -126,7 +126,7 @@ def _scan(kernels: Array, bits: Array, mask: np.integer[Any], probe: Array, larg
 
 
 def check_symmetric(gram: Array, name: str) -> None:
-    """Raise ``NotPSDError`` if ``gram`` differs from its transpose by more than rounding."""
+    """Raise ``NotPSDError`` if ``gram`` differs from the transpose by more than rounding."""
     gap = np.abs(gram - gram.T)
     worst = float(gap.max())
     if worst <= gram_tolerance(gram.dtype) * float(np.abs(gram).max()):

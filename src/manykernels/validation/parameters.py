@@ -83,7 +83,7 @@ ALIKE = 0.75  # similarity of two names of parameters, one of which is a slip
 
 
 def hint(given: object, known: Collection[str], elsewhere: Mapping[str, str]) -> str:
-    """Return which of the known names is meant by one that is none of them, as the end of a message; or nothing."""
+    """Return which of the known names is meant by one that is none, as the end of a message; or nothing."""
     if not isinstance(given, str):
         return ""
     name = given.strip().lower()
@@ -108,7 +108,7 @@ def printable(text: object, keep: str = "") -> str:
 
 
 def close_name(given: str, known: Collection[str]) -> str | None:
-    """Return the known name of which one that is none of them is a slip; None if it is like none."""
+    """Return the known name of which one that is none is a slip; None if it is like none."""
     return next(iter(get_close_matches(given, known, 1, ALIKE)), None)
 
 
@@ -122,7 +122,7 @@ class SaysWhichParameter:
 
 
 def _explaining(init: Callable[..., None]) -> Any:
-    """Return a constructor that says what to do about arguments that it does not have; its signature is the same."""
+    """Return a constructor that says what to do about arguments that it does not have; the signature is the same."""
     known = [name for name in inspect.signature(init).parameters if name != "self"]
 
     @functools.wraps(init)
@@ -139,7 +139,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def says_which(names: Mapping[str, str]) -> Callable[[F], F]:
-    """Have a function with open keywords say which argument is meant by one that is called otherwise elsewhere."""
+    """Have a function with open keywords say which argument is meant by one called otherwise elsewhere."""
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
@@ -221,14 +221,14 @@ def check_limits(limits: Any) -> None:
 
 
 def check_instance(value: object, kind: type[Kind], name: str, example: str) -> Kind:
-    """Return ``value`` if it is of this class, else name the class and show one way to make one."""
+    """Return ``value`` if it is of the class, else name the class and show one way to make one."""
     if not isinstance(value, kind):
         raise InvalidInputError(f"{name} must be a {kind.__name__} such as {example}, got {value!r}.")
     return value
 
 
 def check_column_names(names: Sequence[object], n_columns: int) -> list[str]:
-    """Return one name a column; ``x0``, ``x1``, ... for None."""
+    """Return a name per column; ``x0``, ``x1``, ... for None."""
     if names is None:
         return [f"x{j}" for j in range(n_columns)]
     if isinstance(names, str) or not hasattr(names, "__len__") or len(names) != n_columns:
@@ -254,7 +254,7 @@ def generator_from(random_state: RandomSource) -> np.random.Generator:
 
 
 def seed_from(random_state: int | np.random.RandomState | np.random.Generator) -> int:
-    """Return a seed: the integer that is given, or one drawn from the generator."""
+    """Return a seed: the integer given, or one drawn from the generator."""
     source = check_random_state(random_state)
     if isinstance(source, numbers.Integral):
         return int(source)

@@ -27,7 +27,7 @@ Prepared = TypeVar("Prepared")  # what a family makes of points, once
 
 @dataclass(frozen=True, eq=False)
 class PairWeights:
-    """A symmetric matrix ``A`` of which searches need the triangle, the trace and, if it has rank one, its vector.
+    """A symmetric matrix ``A`` of which searches need the triangle, the trace and, if it has rank one, the vector.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class KernelFamily(ABC, Generic[Prepared]):
     """Kernels ``k_p`` for parameters ``p`` in a box; differentiable in ``p``.
 
     A concrete family says what evaluations on the same points share (``prepare``), evaluates a Gram matrix (``gram``)
-    and its inner product with pair weights together with the derivative (``inner``), and names a member (``spec``).
+    and the inner product with pair weights together with the derivative (``inner``), and names a member (``spec``).
     Everywhere below, ``prepared`` is what ``prepare`` returned for some points of shape (n_samples, n_columns),
     ``parameter`` a member, of shape (n_parameters,), and ``pairs`` the weights ``A``.
 
@@ -176,15 +176,15 @@ class KernelFamily(ABC, Generic[Prepared]):
 
     @abstractmethod
     def prepare(self, points: Array) -> Any:
-        """Return what all evaluations on these points share, for instance distances: an argument of other methods."""
+        """Return what all evaluations on the points share, for instance distances: an argument of other methods."""
 
     @abstractmethod
     def gram(self, prepared: Prepared, parameter: Array) -> Array:
-        """Return the Gram matrix (n_samples, n_samples) of one member, exactly symmetric."""
+        """Return the Gram matrix (n_samples, n_samples) of a single member, exactly symmetric."""
 
     @abstractmethod
     def inner(self, prepared: Prepared, parameter: Array, pairs: PairWeights) -> tuple[float, Array]:
-        """Return ``<A, K_p>`` and its derivative by the parameters, without a matrix for each parameter.
+        """Return ``<A, K_p>`` and the derivative by the parameters, without a matrix for every parameter.
 
         Returns
         -------

@@ -49,7 +49,7 @@ def bounded_maximum(profile: Callable[[Array], Profile], grid: Array, best: floa
     """Return an upper bound on the maximum of a function whose fourth derivative is bounded.
 
     Between two points the function is below the cubic through values and slopes plus ``h^4 / 384`` times the bound on
-    its fourth derivative (the error of Hermite interpolation), and a cubic is below its Bernstein coefficients. Cells
+    the fourth derivative (the error of Hermite interpolation), and a cubic is below the Bernstein coefficients. Cells
     whose bound is above the best value, or what is known as ``best``, by more than ``slack`` are halved.
     """
 
@@ -66,8 +66,8 @@ def bounded_ratio(
 ) -> float:
     """Return an upper bound on the largest ratio of two functions, the lower one non-negative; infinite without one.
 
-    Between two points a function is its cubic through values and slopes, give or take ``h^4 / 384`` times the bound on
-    its fourth derivative, and a ratio of cubics is at most the largest ratio of their Bernstein coefficients, if those
+    Between two points a function is the cubic through values and slopes, give or take ``h^4 / 384`` times the bound on
+    the fourth derivative, and a ratio of cubics is at most the largest ratio of their Bernstein coefficients, if those
     below are positive. Cells whose bound is above the best ratio known by more than ``tol``, relative, are halved.
     """
     return _bounded([upper, lower], grid, _cell_ratios, _best_ratio, lambda best: tol * abs(best))
@@ -129,7 +129,7 @@ class SearchSettings:
     shrinkage : float, default=0.0
         ``lambda`` of (6.2): the objective loses ``lambda sum_j (p_j - mean p)^2``.
     max_steps : int or None, default=None
-        Most iterations of a climb in several parameters, to its end by default. Climbs start from equal parameters: few
+        Most iterations of a climb in several parameters, to the end by default. Climbs start from equal parameters: few
         steps keep them near each other, as shrinkage does.
     proof : int, default=0
         Most evaluations for a bound that holds for all widths, one a feature (one stage, :func:`discover_greedily`);
@@ -227,7 +227,7 @@ class FamilySearch:
         return self.family.gram(self.prepared, parameter)
 
     def objective(self, coordinate: Array, pairs: PairWeights) -> tuple[float, Array]:
-        """Return what the search maximizes, and its gradient, in the search coordinates (n_parameters,).
+        """Return what the search maximizes, and the gradient, in the search coordinates (n_parameters,).
 
         Returns
         -------
@@ -247,8 +247,9 @@ class FamilySearch:
     ) -> BestMember:
         """Return the best member found for pair weights.
 
-        One parameter: the highest local maxima of a grid, each climbed by L-BFGS-B between its neighbors. Several: from
-        equal parameters (the best of the one-parameter grid along the diagonal), from ``near``, and from random points.
+        One parameter: the highest local maxima of a grid, every climbed by L-BFGS-B between the neighbors. Several:
+        from equal parameters (the best of the one-parameter grid along the diagonal), from ``near``, and from random
+        points.
 
         Parameters
         ----------
@@ -366,7 +367,7 @@ class FamilySearch:
         return self.family.inner_many(self.prepared, self.family.parameter(rows), pairs)[0]
 
     def _profile(self, grid: Array, pairs: PairWeights) -> tuple[Array, Array]:
-        """Return values and slopes in the search coordinate of a family of one parameter."""
+        """Return values and slopes in the search coordinate of a family of a single parameter."""
         parameters = self.family.parameter(grid[:, None])
         values, slopes = self.family.inner_many(self.prepared, parameters, pairs)
         return values, slopes[:, 0] * self.family.scale(parameters)[:, 0]

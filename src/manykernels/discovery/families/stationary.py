@@ -51,22 +51,22 @@ LARGEST_EXPONENT = 700.0  # beyond it the exponential is zero and polynomials ti
 
 @cache
 def _polynomial(*coefficients: float) -> Polynomial:
-    """Return a polynomial; to make one takes longer than its values at few pairs."""
+    """Return a polynomial; to make one takes longer than the values at few pairs."""
     return Polynomial(coefficients)
 
 
 @cache
 def _slope(power: int, coefficients: tuple[float, ...]) -> Polynomial:
-    """Return ``power s (p - p')`` for the polynomial ``p`` with these coefficients."""
+    """Return ``power s (p - p')`` for the polynomial ``p`` with the coefficients."""
     profile = Polynomial(coefficients)
     return power * Polynomial([0.0, 1.0]) * (profile - profile.deriv())
 
 
 @dataclass(frozen=True)
 class RadialFamily(KernelFamily[Array]):
-    """Kernels ``p(s) exp(-s)`` with ``s = c / width^power``: a distance ``c`` of each pair and a polynomial ``p``.
+    """Kernels ``p(s) exp(-s)`` with ``s = c / width^power``: a distance ``c`` of every pair and a polynomial ``p``.
 
-    By the logarithm ``v`` of the width, ``d/dv [p(s) e^-s] = power s (p - p') e^-s``, again of this form; its fourth
+    By the logarithm ``v`` of the width, ``d/dv [p(s) e^-s] = power s (p - p') e^-s``, again of the form; the fourth
     derivative therefore has a bound that holds for every distance.
 
     Parameters
@@ -130,7 +130,7 @@ class RadialFamily(KernelFamily[Array]):
         return profile
 
     def _extrema(self) -> Array:
-        """Return where ``q(s) e^-s`` has its extrema, ``q' = q``; roots are known to more digits than needed."""
+        """Return where ``q(s) e^-s`` has the extrema, ``q' = q``; roots are known to more digits than needed."""
         quartic = self._fourth_of_profile()
         roots = (quartic.deriv() - quartic).roots()
         places: Array = np.abs(roots[np.abs(roots.imag) < 1e-6 * (1 + np.abs(roots))].real)
@@ -144,7 +144,7 @@ class RadialFamily(KernelFamily[Array]):
 class GaussianFamily(RadialFamily):
     """Gaussian kernels ``exp(-||x - z||^2 / (2 width^2))`` of any width in an interval.
 
-    The thesis writes ``exp(-||x - z||^2 / sigma^2)``: its sigma is ``sqrt(2)`` times the width.
+    The thesis writes ``exp(-||x - z||^2 / sigma^2)``: the sigma is ``sqrt(2)`` times the width.
 
     Parameters
     ----------
@@ -256,8 +256,8 @@ class MaternFamily(RadialFamily):
 class ArdGaussianFamily(KernelFamily[Array]):
     """Gaussian kernels with a width a feature, ``exp(-sum_j (x_j - z_j)^2 / (2 widths_j^2))`` (4.20).
 
-    The derivative by all widths costs one product of an N x N matrix with the points: with ``B = A o K`` (entrywise),
-    ``sum_ij B_ij (x_ij - x_kj)^2 = 2 (sum_i B_i. x_ij^2 - x_j' B x_j)``.
+    The derivative by all widths costs a single product of an N x N matrix with the points: with ``B = A o K``
+    (entrywise), ``sum_ij B_ij (x_ij - x_kj)^2 = 2 (sum_i B_i. x_ij^2 - x_j' B x_j)``.
 
     Parameters
     ----------
@@ -306,8 +306,8 @@ BLOCK_ENTRIES = 2**22  # float64 values of features held at once
 class DirichletFamily(KernelFamily[Array]):
     """Dirichlet kernels ``prod_j (1 + 2 sum_{k <= degree} cos(k frequency (x_j - z_j)))`` of any frequency.
 
-    On one column the kernel is a product of ``1 + 2 degree`` features, ``1, sqrt(2) cos(k f x), sqrt(2) sin(k f x)``,
-    through which a search over thousands of frequencies costs one product of matrices.
+    On a single column the kernel is a product of ``1 + 2 degree`` features, ``1, sqrt(2) cos(k f x), sqrt(2) sin(k f
+    x)``, through which a search over thousands of frequencies costs a single product of matrices.
 
     Parameters
     ----------
@@ -362,7 +362,7 @@ class DirichletFamily(KernelFamily[Array]):
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])[:, None]
 
     def fourth_derivative(self, prepared: Array, pairs: PairWeights) -> float | None:
-        """Return ``2 sum_k k^4 sum_ij |A_ij| (x_i - x_j)^4`` on one column; on more there is no bound."""
+        """Return ``2 sum_k k^4 sum_ij |A_ij| (x_i - x_j)^4`` on a single column; on more there is no bound."""
         if prepared.shape[1] > 1:
             return None
         x = prepared[:, 0]
@@ -395,7 +395,7 @@ class DirichletFamily(KernelFamily[Array]):
         return values, slopes
 
     def _by_columns(self, points: Array, frequency: float) -> tuple[Array, Array]:
-        """Return the Gram matrix and its derivative, column after column by the product rule."""
+        """Return the Gram matrix and the derivative, column after column by the product rule."""
         value, slope = np.ones((len(points), len(points))), np.zeros((len(points), len(points)))
         for x in points.T:
             gaps = np.abs(x[:, None] - x)

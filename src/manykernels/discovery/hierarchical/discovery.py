@@ -1,4 +1,4 @@
-"""Hierarchical kernel learning: a norm on a graph of products, searched from its root with a bound on what is left."""
+"""Hierarchical kernel learning: a norm on a graph of products, searched from the root with a bound on what is left."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -51,7 +51,7 @@ PRUNING_SHARE = 0.1  # of the gap, which setting small weights to zero may cost
 
 @dataclass(frozen=True, eq=False)
 class _DualNorm:
-    """What is known about the dual norm of a model: squares on the hull, and for each source its own and its bound."""
+    """What is known about the dual norm of a model: squares on the hull, and for every source its own and the bound."""
 
     inside: float
     own: dict[Node, float]
@@ -98,7 +98,7 @@ class HierarchicalSearch:
         return self.base.fit_intercept and len(self.hull.nodes) == 1
 
     def candidates(self) -> Iterator[Solution]:
-        """Yield the zero model, then the model of every hull, each certified over the whole graph."""
+        """Yield the zero model, then the model of every hull, every certified over the whole graph."""
         rho, b = self.base.zero_model()
         model, solved_to = self._model(rho, np.zeros(1), b), np.inf
         known: dict[Node, tuple[float, float]] = {}
@@ -164,7 +164,7 @@ class HierarchicalSearch:
         return rho, d, b
 
     def _dual_norm(self, reduced: ReducedProblem, rho: Array, known: dict[Node, tuple[float, float]]) -> _DualNorm:
-        """Bound the dual norm of ``rho``; bounds that are known are not computed again, new ones are added to them."""
+        """Bound the dual norm of ``rho``; bounds known are not computed again, new ones are added to them."""
         squared_norms = np.maximum(reduced.stack.apply_each(rho) @ rho, 0.0)
         inside = float(reduced.regularizer.dual_squares(self.eta, squared_norms).max())
         fresh = [node for node in self.hull.sources if node not in known]
@@ -207,9 +207,9 @@ class HierarchicalDiscovery(Discovery):
     Attributes
     ----------
     n_visited : int
-        Nodes of the hull: kernels that were in a reduced problem or in its bound.
+        Nodes of the hull: kernels in a reduced problem or in the bound.
     n_bounded : int
-        Sources of the complement at the end; the bound on each covers all of its descendants.
+        Sources of the complement at the end; the bound on each covers all of the descendants.
     """
 
     n_visited: int = 0
@@ -234,7 +234,7 @@ def discover_hierarchical(
         + \frac{\lambda}{2} \Big( \sum_{v \in V} d_v \Big(\sum_{w \in D(v)} \|f_w\|^2\Big)^{1/2} \Big)^2,
 
     where D(v) are the descendants of v and :math:`d_v = \text{growth}^{\text{depth}(v)}`. A product is selected only
-    after all products that divide it. The search visits about as many kernels as it selects; its dual bound holds for
+    after all products that divide it. The search visits about as many kernels as it selects; the dual bound holds for
     all.
 
     Parameters
@@ -247,10 +247,10 @@ def discover_hierarchical(
     degree : int, default=3
         Largest total degree of a monomial, or largest number of columns in a product.
     growth : float, default=3.0
-        Ratio of the penalty of a node to those of its parents, at least 1; large values prefer small products.
+        Ratio of the penalty of a node to those of the parents, at least 1; large values prefer small products.
     normalize : {"power", "centered"} or None, default=None
-        For monomials: "power" divides each power of a column by its own root mean square, "centered" takes its mean off
-        first, None leaves it as it is. Other kernels are taken as they are.
+        For monomials: "power" divides every power of a column by its own root mean square, "centered" takes the mean
+        off first, None leaves it unchanged. Other kernels are taken unchanged.
     max_kernels : int, default=1000
         Largest hull; the search ends when it would be exceeded.
     limits : Limits, optional
@@ -306,7 +306,7 @@ def _grid(points: Array, kernels: str | KernelSpec, degree: int, growth: float, 
 
 
 def _one_column(kernel: KernelSpec) -> KernelSpec:
-    """Return a kernel that can act on one column as it is, else say why it cannot."""
+    """Return a kernel that can act on a single column unchanged, else say why it cannot."""
     if kernel.pending:
         raise InvalidInputError(f"The width of {kernel.label} is not a number yet: give one, such as Gaussian(1.0).")
     kernel.check_columns(1, f"kernels={kernel.label}")

@@ -1,4 +1,4 @@
-"""A norm on a graph of products, its reduced problem on a hull, and the primal-dual Newton iteration on its kernels."""
+"""A norm on a graph of products, the reduced problem on a hull, and the primal-dual Newton iteration on the kernels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from manykernels.validation.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class HierarchicalNorm:
-    """The norm ``sum_v d_v ||t_{D(v)}||`` on ``p`` nodes, and ``Omega``, half its square times ``strength``."""
+    """The norm ``sum_v d_v ||t_{D(v)}||`` on ``p`` nodes, and ``Omega``, half the square times ``strength``."""
 
     above: Array
     penalties: Array
@@ -58,7 +58,7 @@ class HierarchicalNorm:
 
     @property
     def formulas(self) -> HierarchicalNorm:
-        """Itself, which computes its value."""
+        """Itself, which computes the value."""
         return self
 
     def value(self, t: Array) -> float:
@@ -75,7 +75,7 @@ class HierarchicalNorm:
         return zeta, (zeta[:, None] * self.above) * (self.squares / eta)
 
     def dual_squares(self, eta: Array, squared_norms: Array) -> Array:
-        """Return for each group the square that bounds the dual norm, whatever the positive ``eta``.
+        """Return for every group the square that bounds the dual norm, whatever the positive ``eta``.
 
         ``u`` is split into ``g_v = pi_wv u_w`` on each ``D(v)``, and any split bounds the dual norm:
         ``max_{t: norm(t) <= 1} t'u <= max_v ||g_v|| / d_v``, with equality at the best ``eta``.
@@ -136,7 +136,7 @@ class HierarchicalWeights:
 
     @classmethod
     def start(cls, norm: HierarchicalNorm, squared_norms: Array, eta: Array) -> HierarchicalWeights:
-        """Return variables at group weights ``eta`` with slacks that fit these squared norms."""
+        """Return variables at group weights ``eta`` with slacks that fit the squared norms."""
         gains = norm.dual_squares(eta, squared_norms) / (2.0 * norm.strength)
         top = max(1.1 * float(gains.max()), np.finfo(np.float64).tiny)
         return cls(norm, eta, np.maximum(top - gains, SMALLEST_RELATIVE_SLACK * top))
@@ -198,9 +198,9 @@ class HierarchicalWeights:
     def move(self, step: float) -> None:
         """Take the step.
 
-        Group weights shrink along a straight line of their reciprocals, so that they stay positive; kernel weights
-        follow from them exactly, not from their linearization. Slacks are kept near their targets: they stand for
-        nothing else, and one that is too small lets its group weight grow without bound.
+        Group weights shrink along a straight line of their reciprocals, so they stay positive; kernel weights follow
+        from them exactly, not from their linearization. Slacks are kept near their targets: they stand for nothing
+        else, and one that is too small lets the group weight grow without bound.
         """
         growth = np.clip(step * self._growth, -MOST_GROWTH, MOST_GROWTH)
         slack = self.slack + step * self._dslack
@@ -296,7 +296,7 @@ class HierarchicalNewton(PrimalDual):
         return cast(HierarchicalWeights, self.kernels)
 
     def _dual(self) -> float:
-        """Return the dual value of the coefficients, times the best factor; ``sum rho = 0`` at its price."""
+        """Return the dual value of the coefficients, times the best factor; ``sum rho = 0`` at the price."""
         norm, problem, rho = self._groups.norm, self.problem, self.samples.rho
         bound = float(norm.dual_squares(self._groups.eta, self._squared_norms).max()) / (2.0 * norm.strength)
         return best_scaling(problem.bound.conjugate, rho, bound)[1] - self._price()
@@ -304,7 +304,7 @@ class HierarchicalNewton(PrimalDual):
     def _price(self) -> float:
         """Return what the dual value may lose when ``sum rho`` is made zero: that sum times the largest score.
 
-        The slope of the dual value by each coefficient is of the size of a score, in units of the target as it is.
+        The slope of the dual value by every coefficient is of the size of a score, in units of the target unchanged.
         """
         if not self.problem.fit_intercept:
             return 0.0

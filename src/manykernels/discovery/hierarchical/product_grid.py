@@ -1,8 +1,8 @@
 """Product families on a grid: nodes and their hull, the kernels of nodes, and sums over all descendants of a node.
 
-The kernel of a node is the product over its columns of a one-dimensional kernel for each level, ``k_w = prod_k
-k_{k, w_k}`` with ``k_{k, 0} = 1``. With penalties ``d_v = growth^depth(v)`` the dual bound of a node ``t`` outside of a
-hull is the sum over its descendants
+The kernel of a node is the product over the columns of a one-dimensional kernel for every level, ``k_w = prod_k k_{k,
+w_k}`` with ``k_{k, 0} = 1``. With penalties ``d_v = growth^depth(v)`` the dual bound of a node ``t`` outside of a hull
+is the sum over the descendants
 
     B_t = sum_{w in D(t)} u_w^2 / (sum_{v in A(w), v in D(t)} d_v)^2,      u_w^2 = rho'K_w rho,
 
@@ -47,14 +47,14 @@ def depth(node: Node) -> int:
 
 
 def raised(node: Node, column: int) -> Node:
-    """Return the child with the level of one column raised by one."""
+    """Return the child with the level of a single column raised by one."""
     levels = dict(node)
     levels[column] = levels.get(column, 0) + 1
     return tuple(sorted(levels.items()))
 
 
 def parents(node: Node) -> Iterator[Node]:
-    """Yield the nodes with one level lowered by one."""
+    """Yield the nodes with a single level lowered by one."""
     for column, level in node:
         yield tuple((c, j - (c == column)) for c, j in node if c != column or level > 1)
 
@@ -66,7 +66,7 @@ def ancestors(node: Node) -> Iterator[Node]:
 
 
 def hull_matrix(nodes: Sequence[Node]) -> Array:
-    """Return which node is an ancestor of which, for a set of nodes that holds all of its ancestors."""
+    """Return which node is an ancestor of which, for a set of nodes that holds all of the ancestors."""
     place = {node: m for m, node in enumerate(nodes)}
     matrix = np.zeros((len(nodes), len(nodes)))
     for m, node in enumerate(nodes):
@@ -83,7 +83,7 @@ class Hull:
         self.sources: dict[Node, None] = {ROOT: None}
 
     def add(self, node: Node) -> None:
-        """Move a source into the active set; its children whose parents are all there become sources."""
+        """Move a source into the active set; the children whose parents are all there become sources."""
         del self.sources[node]
         self.nodes.append(node)
         inside = set(self.nodes)
@@ -106,7 +106,7 @@ class NodeGrams(Protocol):
         """Return ``sum_w d_w K_w`` (N, N), a new array."""
 
     def apply_each(self, R: Array, *, once: bool = False) -> Array:
-        """Return ``K_w R`` (p, N) for one vector."""
+        """Return ``K_w R`` (p, N) for a single vector."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,15 +130,15 @@ class ProductGrid(ABC):
     @property
     @abstractmethod
     def largest_level(self) -> int:
-        """Largest level of one column."""
+        """Largest level of a single column."""
 
     @abstractmethod
     def factors(self, node: Node) -> Iterator[tuple[KernelSpec, int]]:
-        """Yield the one-dimensional kernels that a node multiplies, each with the place of its column in the node."""
+        """Yield the one-dimensional kernels that a node multiplies, each with the place of the column in the node."""
 
     @abstractmethod
     def level(self, column: int, level: int) -> Array:
-        """Return the Gram matrix (N, N) of one column at one level."""
+        """Return the Gram matrix (N, N) of a single column at a single level."""
 
     @abstractmethod
     def stack(self, nodes: Sequence[Node]) -> NodeGrams:
@@ -157,7 +157,7 @@ class ProductGrid(ABC):
         return float(self.growth ** depth(node))
 
     def found(self, node: Node, names: Sequence[str]) -> Found:
-        """Return the kernel of a node, named after its columns; the root is the constant kernel."""
+        """Return the kernel of a node, named after the columns; the root is the constant kernel."""
         columns = tuple(column for column, _ in node)
         kernel = Interaction(tuple((spec, (at,)) for spec, at in self.factors(node)))
         return Found(kernel.named([names[column] for column in columns]), kernel, columns or (0,))
@@ -177,7 +177,7 @@ class ProductGrid(ABC):
         return max(total, 0.0) / self.penalty(source) ** 2
 
     def source_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
-        """Return for each source its own ``u_t^2 / d_t^2`` and ``B_t``, (n,) each."""
+        """Return for every source its own ``u_t^2 / d_t^2`` and ``B_t``, (n,) each."""
         squares = [self.squared_norm(rho, node) / self.penalty(node) ** 2 for node in sources]
         return np.array(squares), np.array([self.descendant_squares(rho, node) for node in sources])
 
@@ -187,7 +187,7 @@ class ProductGrid(ABC):
         return np.square(np.cumsum(self.growth ** np.arange(self.degree + 1.0)))
 
     def _series(self, column: int, start: int, length: int) -> list[Array]:
-        """Coefficients ``K_{k, start + m} / s(m)^2`` of the series of one column."""
+        """Coefficients ``K_{k, start + m} / s(m)^2`` of the series of a single column."""
         last = min(length, self.largest_level - start)
         return [self.level(column, start + m) / self._boxes[m] for m in range(last + 1)]
 
@@ -261,11 +261,11 @@ class MonomialGrid(ProductGrid):
         return [ones, *(self.powers.level(level) for level in range(1, self.largest_level + 1))]
 
     def power(self, column: int, level: int) -> Array:
-        """Return a level of one column, (N,)."""
+        """Return a level of a single column, (N,)."""
         return self.points[:, column] ** level if self.normalize is None else self._levels[level][column]
 
     def factors(self, node: Node) -> Iterator[tuple[KernelSpec, int]]:
-        """Yield linear kernels, one for each level, or the kernels of normalized powers."""
+        """Yield linear kernels, one for every level, or the kernels of normalized powers."""
         for at, (column, level) in enumerate(node):
             if self.normalize is None:
                 yield from [(Linear(), at)] * level
@@ -324,7 +324,7 @@ class MonomialGrid(ProductGrid):
         return list(np.cumsum([np.zeros_like(self._whole[0]), *self._whole[1:]], axis=0))
 
     def _normalized_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
-        """Return own squares and bounds; those of sources with one level left, or none, at once."""
+        """Return own squares and bounds; those of sources with a single level left, or none, at once."""
         squares, bounds = np.zeros(len(sources)), np.zeros(len(sources))
         left = self.degree - np.array([depth(node) for node in sources])
         for m, node in enumerate(sources):
@@ -354,7 +354,7 @@ class MonomialGrid(ProductGrid):
 
 @dataclass(frozen=True, eq=False)
 class AnovaGrid(ProductGrid):
-    """Products of one kernel on different columns: a node is a set of columns, the depth its size."""
+    """Products of a single kernel on different columns: a node is a set of columns, the depth the size."""
 
     kernel: KernelSpec
     largest_level: ClassVar[int] = 1
@@ -363,7 +363,7 @@ class AnovaGrid(ProductGrid):
         return ((self.kernel, at) for at in range(len(node)))
 
     def level(self, column: int, level: int) -> Array:
-        """Return the Gram matrix of one column, kept if there is room."""
+        """Return the Gram matrix of a single column, kept if there is room."""
         if level == 0:
             return np.ones((self.n_samples, self.n_samples))
         return self._cache.of(((column, 1),))
@@ -397,7 +397,7 @@ class _GramCache:
         return self._kept[node]
 
     def product(self, node: Node) -> Array:
-        """Return the Gram matrix without keeping it; its factors, and the product of all but the last, may be kept."""
+        """Return the Gram matrix without keeping it; the factors, and the product of all but the last, may be kept."""
         if node in self._kept:
             return self._kept[node]
         if node == ROOT:
@@ -409,7 +409,7 @@ class _GramCache:
 
 @dataclass(frozen=True)
 class _ProductGrams:
-    """The kernels of nodes, one matrix at a time."""
+    """The kernels of nodes, a single matrix at a time."""
 
     cache: _GramCache
     nodes: tuple[Node, ...]

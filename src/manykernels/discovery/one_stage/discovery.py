@@ -97,7 +97,7 @@ def discover_greedily(
     limits: Limits | None = None,
     random_state: RandomSource = 0,
 ) -> Discovery:
-    r"""Find kernels of a family one at a time, each where the dual norm is largest.
+    r"""Find kernels of a family one at a time, every where the dual norm is largest.
 
     Solves (2.9) of the thesis for :math:`\nu = 1` over all kernels of the family,
 
@@ -108,7 +108,7 @@ def discover_greedily(
 
     - ``"corrective"`` (IKL) solves the problem on all kernels found, and drops those of weight zero;
     - ``"sliding"`` does so, lets the parameters of all kernels move downhill together, and solves again: fewer kernels,
-      each at its place, for more time an iteration (finite families have nothing to slide on);
+      each at the place, for more time an iteration (finite families have nothing to slide on);
     - ``"frank_wolfe"`` (CKL, Algorithm 6) moves all weights toward the new kernel by a line search;
     - ``"pairwise"`` moves weight from the worst kernel found to the new one by a line search, which converges linearly
       where Frank-Wolfe needs a number of steps proportional to the inverse of the gap.
@@ -128,10 +128,10 @@ def discover_greedily(
     Returns
     -------
     Discovery
-        The dual bound of its certificate is a true bound over the family if the family has one parameter and a bound
-        on its derivatives (all of the library but one width a feature and Dirichlet kernels on several columns), and
-        with one width a feature if ``settings.proof`` allows evaluations for it; otherwise it is relative to the best
-        member that the search found.
+        The dual bound of the certificate is a true bound over the family if the family has a single parameter and a
+        bound on the derivatives (all of the library but a width per feature and Dirichlet kernels on several columns),
+        and with a width per feature if ``settings.proof`` allows evaluations for it; otherwise it is relative to the
+        best member that the search found.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def _corrective(
 
 
 def _solved(learner: Learner, mixture: WeightedMembers, tol: float) -> tuple[Problem, Solution]:
-    """Return the problem on the kernels found, and its solution."""
+    """Return the problem on the kernels found, and the solution."""
     problem = learner.problem(mixture.grams)
     return problem, solve_quietly(problem, tol)
 
@@ -342,7 +342,7 @@ def draw_widths(search: FamilySearch, vector: Array, rng: np.random.Generator) -
 
 
 def _draw_one(search: FamilySearch, pairs: PairWeights, rng: np.random.Generator) -> Draw:
-    """Draw one width around the best one."""
+    """Draw a single width around the best one."""
     family = search.family
     best = float(search.maximize(pairs).parameter[0])
     ends = (family.low - best) / best, (family.high - best) / best
@@ -361,16 +361,16 @@ def discover_by_sampling(
     limits: Limits | None = None,
     random_state: RandomSource = 0,
 ) -> Discovery:
-    r"""Find Gaussian kernels by stochastic gradient steps, each on one width drawn at random.
+    r"""Find Gaussian kernels by stochastic gradient steps, each on a single width drawn at random.
 
     Algorithm 2 of the thesis with the sampling of section 4.2.2. At the weights :math:`\theta` of the kernels drawn so
-    far, a width is drawn from a density :math:`s`; its weight grows by :math:`\eta_k` times the estimate
-    :math:`\rho' K_\sigma \rho / (2 \lambda s(\sigma))` of the negative gradient, and the weights are scaled back where
-    their sum exceeds one. The model is that of the averaged weights.
+    far, a width is drawn from a density :math:`s`; the weight grows by :math:`\eta_k` times the estimate :math:`\rho'
+    K_\sigma \rho / (2 \lambda s(\sigma))` of the negative gradient, and the weights are scaled back where their sum
+    exceeds one. The model is that of the averaged weights.
 
-    The thesis scales by the 2-norm. For a continuum of kernels that is not a restriction: every draw is a kernel of its
-    own, and weights of 2-norm one have a sum that grows with the square root of their number, so that the more is drawn
-    the less is regularized. Scaling by the sum goes in the same direction and keeps the problem that of ``nu = 1``.
+    The thesis scales by the 2-norm. For a continuum of kernels not a restriction: every draw is a separate kernel, and
+    weights of 2-norm one have a sum that grows with the square root of their number, so the more is drawn the less is
+    regularized. Scaling by the sum goes in the same direction and keeps the problem that of ``nu = 1``.
 
     Parameters
     ----------
@@ -392,8 +392,8 @@ def discover_by_sampling(
     Returns
     -------
     Discovery
-        Its certificate is for the problem of ``nu = 1`` (see :func:`discover_greedily`). With one width a feature
-        the variance of the estimates grows with the number of features, as the thesis warns.
+        The certificate is for the problem of ``nu = 1`` (see :func:`discover_greedily`). With a width per feature the
+        variance of the estimates grows with the number of features, as the thesis warns.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Kernels found so far with their Gram matrices: the finite problem inside a search, and its certificate.
+"""Kernels found so far with their Gram matrices: the finite problem inside a search, and the certificate.
 
-Over kernels with one width a feature the certificate can be proven once the search is over, by branch and bound.
+Over kernels with a width per feature the certificate can be proven once the search is over, by branch and bound.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class WeightedMembers:
         return len(self.parameters)
 
     def with_member(self, search: FamilySearch, parameter: Array) -> tuple[WeightedMembers, int]:
-        """Return the mixture with one more member of weight zero, and its position; a known member stays one."""
+        """Return the mixture with one more member of weight zero, and the position; a known member stays one."""
         at = search.family.coordinate(parameter)
         for m, known in enumerate(self.parameters):
             if np.max(np.abs(search.family.coordinate(known) - at)) < SAME:
@@ -103,7 +103,7 @@ class WeightedMembers:
         return grown, len(self)
 
     def merged(self, search: FamilySearch) -> WeightedMembers:
-        """Return the mixture with each member once; members that are the same add up their weights."""
+        """Return the mixture with every member once; members that are the same add up their weights."""
         whole = WeightedMembers()
         for parameter, weight in zip(self.parameters, self.weights, strict=True):
             whole, place = whole.with_member(search, parameter)
@@ -122,7 +122,7 @@ class WeightedMembers:
         )
 
     def combined(self, weights: Array | None = None) -> Array:
-        """Return ``sum_m theta_m K_m`` with these weights, else its own."""
+        """Return ``sum_m theta_m K_m`` with the weights, else its own."""
         total = np.zeros_like(self.grams[0])
         for weight, gram in zip(self.weights if weights is None else weights, self.grams, strict=True):
             if weight:
@@ -149,8 +149,9 @@ def certify(
 ) -> FamilyCertificate:
     """Return the certificate of a model over the whole family, not only over the kernels of ``problem``.
 
-    The dual bound is ``-sum_i s_i l*(y_i, -rho_i/s_i) - max_p rho'K_p rho / (2 lambda)``. For a family of one parameter
-    with a bound on its derivatives the maximum is bounded from above; otherwise it is the best that the search found.
+    The dual bound is ``-sum_i s_i l*(y_i, -rho_i/s_i) - max_p rho'K_p rho / (2 lambda)``. For a family of a single
+    parameter with a bound on the derivatives the maximum is bounded from above; otherwise it is the best that the
+    search found.
     """
     inner = problem.certificate(*model)
     pairs = PairWeights.rank_one(problem.feasible_dual(model[0]))
@@ -206,7 +207,7 @@ class CornerBound:
 
 @dataclass(eq=False)
 class _Corners:
-    """Values of ``log r'K_w r`` at points of a grid on the logarithm of widths, each computed once."""
+    """Values of ``log r'K_w r`` at points of a grid on the logarithm of widths, every computed once."""
 
     squares: Array
     products: Array
@@ -221,7 +222,7 @@ class _Corners:
         return np.exp(self.low + self.side * np.array(key) / LEVELS)
 
     def learn(self, keys: set[Key]) -> None:
-        """Compute the values that are not known yet."""
+        """Compute the values not known yet."""
         missing = [key for key in keys if key not in self.known]
         step = max(1, BLOCK_ENTRIES // max(len(self.products), 1))
         for at in range(0, len(missing), step):
@@ -276,12 +277,12 @@ def _corners(points: Array, vector: Array, low: float, high: float) -> _Corners:
 
 
 def _vertices(lower: Key, upper: Key) -> list[Key]:
-    """Return the corners of a box, those with the upper end of the last coordinate next to those with its lower end."""
+    """Return the corners of a box, those with the upper end of the last coordinate next to those with the lower end."""
     return list(product(*zip(lower, upper, strict=True)))
 
 
 def _bounded(corners: _Corners, lower: Key, upper: Key) -> tuple[float, Key, Key]:
-    """Return what is kept of a box: minus the smaller of both bounds on the logarithm of ``r'K_w r``, and its ends."""
+    """Return what is kept of a box: minus the smaller of both bounds on the logarithm of ``r'K_w r``, and the ends."""
     sides = corners.side * (np.array(upper) - np.array(lower)) / LEVELS
     rough = corners.known[lower] + float(sides.sum())
     shape = (2,) * len(lower)
@@ -301,7 +302,7 @@ def _bounded(corners: _Corners, lower: Key, upper: Key) -> tuple[float, Key, Key
 
 
 def _halves(lower: Key, upper: Key) -> list[tuple[Key, Key]]:
-    """Return both halves of a box, split across its longest side; the box itself where that is too short."""
+    """Return both halves of a box, split across the longest side; the box itself where that is too short."""
     k = int(np.argmax(np.array(upper) - np.array(lower)))
     middle = (lower[k] + upper[k]) // 2
     if middle == lower[k]:

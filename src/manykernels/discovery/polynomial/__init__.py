@@ -1,1 +1,1 @@
-"""Products of kernels found by gradient-proportional sampling among all of them (SGD-1s)."""
+"""Products of kernels found by gradient-proportional sampling among all (SGD-1s)."""

@@ -26,16 +26,16 @@ class InteractionSampler:
     """Draws ordered multi-indices with probability ``a'K_i a / rho_d^2``, divided by the sum over the whole family.
 
     First the degree, with mass ``delta(d) = rho_d^{-2} a'G_d a``, ``G_d`` the sum over all ordered products of d
-    factors; then the first factor j that is not chosen yet, with the mass of all products that have it there; then its
-    level a in the whole product, and with equal probability its other ``a - 1`` places. ``G_d`` and the sums over what
-    remains come from generating functions, so that a draw costs ``O(D r N^2)`` although there are ``r^D`` products.
-    Draws that begin alike share the work, and where there are fewer columns than samples, the last two factors are
-    drawn from a table of all pairs.
+    factors; then the first factor j not chosen yet, with the mass of all products that have it there; then the level a
+    in the whole product, and with equal probability the other ``a - 1`` places. ``G_d`` and the sums over what remains
+    come from generating functions, so a draw costs ``O(D r N^2)`` although there are ``r^D`` products. Draws that begin
+    alike share the work, and where there are fewer columns than samples, the last two factors are drawn from a table of
+    all pairs.
 
     Notes
     -----
-    Afkanpour (2013), Algorithm 3 and (4.18), whose gradient lacks a factor 1/2. There levels are powers of one kernel,
-    and factors are drawn one after the other.
+    Afkanpour (2013), Algorithm 3 and (4.18), whose gradient lacks a factor 1/2. There levels are powers of a single
+    kernel, and factors are drawn in turn.
     """
 
     family: PolynomialFamily
@@ -73,7 +73,7 @@ class InteractionSampler:
         return self._roots[degree]
 
     def probability(self, index: Index) -> float:
-        """Return the probability with which this ordered multi-index is drawn."""
+        """Return the probability with which the ordered multi-index is drawn."""
         value, node = float(_share(self.degree_masses)[len(index)]), self._root(len(index))
         for j in dict.fromkeys(index):
             level, masses = index.count(j), node.level_masses(j)
@@ -111,7 +111,7 @@ def _below(node: Node, count: int, rng: np.random.Generator) -> Iterator[Factors
 
 
 def _placed(factors: Factors, degree: int, rng: np.random.Generator) -> Index:
-    """Return an ordered multi-index in which the factors come first in this order, other places drawn."""
+    """Return an ordered multi-index in which the factors come first in the order, other places drawn."""
     index, free = [-1] * degree, list(range(degree))
     for j, level in factors:
         others = rng.choice(free[1:], level - 1, replace=False) if level > 1 else ()
@@ -140,7 +140,7 @@ STALE = 12  # conjugate gradient iterations after which the preconditioner is fa
 
 
 class RidgeSolver:
-    """Solves ``(K + diag(curvature/s)) rho + b = y``, ``sum rho = 0``, for one K after the other.
+    """Solves ``(K + diag(curvature/s)) rho + b = y``, ``sum rho = 0``, for K by K.
 
     Conjugate gradients from the last answer, preconditioned with the Cholesky factor of an earlier matrix, which is
     renewed when it has become too old.
@@ -154,7 +154,7 @@ class RidgeSolver:
         self.systems = 0
 
     def solve(self, gram: Array) -> Array:
-        """Return ``rho`` for this matrix, (N,)."""
+        """Return ``rho`` for the matrix, (N,)."""
         if self._factor is None:
             self._renew(gram)
         used = 0
@@ -190,7 +190,7 @@ class RidgeSolver:
 
 
 class WarmStartedSolver:
-    """Fits any other loss on one K after the other, each from the answer of the last."""
+    """Fits any other loss on K by K, each from the answer of the last."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -198,7 +198,7 @@ class WarmStartedSolver:
         self.systems = 0
 
     def solve(self, gram: Array) -> Array:
-        """Return ``rho`` for this matrix, (N,)."""
+        """Return ``rho`` for the matrix, (N,)."""
         self._last = fit_learner(self._problem, gram, warm=self._last, tol=SOLVE_TOL)
         self.systems += self._last.steps
         return self._last.rho
@@ -209,10 +209,10 @@ class MirrorDescent:
     """Stochastic projected gradient steps ``theta <- Pi(theta - eta g)`` from ``theta = 0``, and their average.
 
     ``g`` is zero except at the permutations of the products drawn with Algorithm 3, ``batch`` of them a step, where it
-    is ``-||grad J||_1 / batch`` for each draw, shared equally: the estimate of (4.14) averaged over permutations and
-    draws, which is still unbiased and varies less. Draws of a batch share the sums over all products, and one solution
-    for the dual coefficients. Weights are kept once a distinct product, for one ordered multi-index; ``counts`` says
-    for how many they stand.
+    is ``-||grad J||_1 / batch`` for every draw, shared equally: the estimate of (4.14) averaged over permutations and
+    draws, which is still unbiased and varies less. Draws of a batch share the sums over all products, and a single
+    solution for the dual coefficients. Weights are kept once a distinct product, for one ordered multi-index;
+    ``counts`` says for how many they stand.
 
     Step k is ``eta_k = scale / (||grad J||_1 sqrt(k))`` with the gradient of that step, and iterates are averaged with
     the weights ``eta_k``: with a scale of one, ``sum_k eta_k (J(theta_k) - J*) <= (||theta*||^2 + sum_k 1/k) / 2`` in
@@ -248,7 +248,7 @@ class MirrorDescent:
         self.solver = (RidgeSolver if self.problem.loss.linear_dual else WarmStartedSolver)(self.problem)
 
     def step(self) -> bool:
-        """Take one step; False if the gradient is zero, so that there is nothing to draw."""
+        """Take a single step; False if the gradient is zero, so that there is nothing to draw."""
         if 0 < self.restart_after == self._since:
             self._restart()
         rho = self.solver.solve(self._gram) if self.indices else self.problem.zero_model()[0]
@@ -273,7 +273,7 @@ class MirrorDescent:
         return True
 
     def draw(self, rho: Array) -> list[tuple[Index, float]]:
-        """Return products, each with minus the estimate of each of its coordinates, up to ``1 / lambda``."""
+        """Return products, each with minus the estimate of every of the coordinates, up to ``1 / lambda``."""
         sampler = InteractionSampler(self.family, rho)
         size = sampler.gradient_norm / self.batch
         if not size > 0:

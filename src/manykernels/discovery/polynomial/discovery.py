@@ -48,10 +48,10 @@ SECOND_TOL = 1e-8  # gap of the second step, on few kernels
 
 
 def second_step(search: PolynomialSearch, first_step: Discovery, mu: float | None = None) -> Discovery:
-    """Return the model with penalties ``w_m / ||f_m||`` on the kernels found, the others left out.
+    """Return the model with penalties ``w_m / ||f_m||`` on the kernels found, the rest left out.
 
     The certificate is that of the second problem, in which the penalties of all other kernels are infinite. ``mu`` is
-    its strength as that of a lasso; by default it has the strength of the first.
+    the strength as that of a lasso; by default it has the strength of the first.
     """
     first, family = first_step.solution, search.family
     if not first_step.kernels:
@@ -104,7 +104,7 @@ ADVICE = "Raise max_kernels, n_steps or max_iter, take p nearer to 1 (a sparser 
 
 @dataclass(frozen=True, eq=False)
 class PolynomialDiscovery(Discovery):
-    """A discovery that also says how its dual bound was found.
+    """A discovery that also says how the dual bound was found.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class PolynomialDiscovery(Discovery):
         Number of ordered products in the family; ``n_distinct`` without permutations.
     n_distinct : int
     strength : float
-        ``lambda``, as it was given or chosen.
+        ``lambda``, as given or chosen.
     """
 
     method: str
@@ -145,7 +145,7 @@ def discover_polynomial(
     limits: Limits | None = None,
     random_state: RandomSource = 0,
 ) -> PolynomialDiscovery:
-    """Learn a weighted sum of products of at most D base kernels, out of all of them.
+    """Learn a weighted sum of products of at most D base kernels, out of all.
 
     Solves, over all ordered products ``K_i = K_{j1} o ... o K_{jd}`` with ``0 <= d <= D``::
 
@@ -153,11 +153,11 @@ def discover_polynomial(
 
     with ``theta >= 0`` and ``||theta||_p <= 1``.
 
-    Stochastic mirror descent (SGD-1s) takes ``n_steps`` steps, one product each, drawn with Algorithm 3, and averages
-    its iterates. With ``polish``, the problem is then solved exactly on the kernels found, those that violate the
-    optimality conditions most are added, and so on; at ``p = 1`` with the squared loss and linear base kernels, where
-    the problem is a lasso, its path is followed down to the strength instead of the descent. Every certified model is
-    compared with the dual bound over the whole family; the search stops once the relative gap is at most
+    Stochastic mirror descent (SGD-1s) takes ``n_steps`` steps, a single product each, drawn with Algorithm 3, and
+    averages the iterates. With ``polish``, the problem is then solved exactly on the kernels found, those that violate
+    the optimality conditions most are added, and so on; at ``p = 1`` with the squared loss and linear base kernels,
+    where the problem is a lasso, the path is followed down to the strength instead of the descent. Every certified
+    model is compared with the dual bound over the whole family; the search stops once the relative gap is at most
     ``limits.tol``.
 
     Parameters
@@ -171,31 +171,31 @@ def discover_polynomial(
     degree_penalties : (D + 1,) array or None, default=None
         ``rho_d``, all one by default; larger values for higher degrees make interactions rarer.
     base : KernelSpec, sequence of (KernelSpec, columns) or None, default=None
-        Base kernels: linear in each column by default, one kernel on each column, or any kernels on any columns.
+        Base kernels: linear in every column by default, a single kernel on every column, or any kernels on any columns.
     normalize : {"power", "centered"} or None, default="power"
-        "power" divides each power of a column by its own root mean square, so that a product of powers of columns that
-        are independent has mean square one; the power of another base kernel is divided by its mean diagonal.
-        "centered" takes the mean of each power off first (linear base kernels only). None leaves products as they are,
-        which makes cubes of columns cheap and products of different columns dear.
+        "power" divides every power of a column by its own root mean square, so a product of powers of columns that are
+        independent has mean square one; the power of another base kernel is divided by the mean diagonal. "centered"
+        takes the mean of every power off first (linear base kernels only). None leaves products unchanged, which makes
+        cubes of columns cheap and products of different columns dear.
     n_steps : int, default=100
         Steps of the mirror descent.
     step_size : float, optional
         Constant step, relative to the inverse gradient norm at zero; by default steps adapt to the gradients.
     batch : int, default=1
-        Products drawn a step: they share the sums over all products, and one solution.
+        Products drawn a step: they share the sums over all products, and a single solution.
     step_scale : float, default=1.0
         What the steps that adapt are multiplied by.
     restarts : int, default=0
-        How often the descent begins anew from its average so far, after equal numbers of steps.
+        How often the descent begins anew from the average so far, after equal numbers of steps.
     polish : bool, default=True
         Whether to solve exactly on the kernels found and add violators.
     folds : int, optional
         Number of parts of the samples for a cross-validation that chooses the strength, by the geometric mean of the
         parts' squared errors; for the squared loss, ``p = 1`` and linear base kernels.
     adaptive : bool, default=False
-        Whether a second step solves the problem anew on the kernels selected, each penalized by ``w_m / ||f_m||``: what
-        is large is shrunk hardly, what is small more likely left out. Its certificate is that of this problem, in which
-        all other kernels of the family have infinite penalties. With ``folds``, its strength is chosen as well.
+        Whether a second step solves the problem anew on the kernels selected, every penalized by ``w_m / ||f_m||``:
+        what is large is shrunk hardly, what is small more likely left out. The certificate is that of the problem, in
+        which all other kernels of the family have infinite penalties. With ``folds``, the strength is chosen as well.
     max_kernels : int, default=500
         Most kernels of the polished model.
     budget : float
@@ -210,7 +210,7 @@ def discover_polynomial(
     InvalidInputError
         If data or a parameter are not what they should be, or products of the columns overflow.
     MemoryBudgetError
-        If the Gram matrices of base kernels that are not linear do not fit.
+        If the Gram matrices of base kernels not linear do not fit.
 
     Examples
     --------
@@ -277,7 +277,7 @@ def _tuned(shell: Problem, *given: Any) -> tuple[Tuned, bool]:
 def _descent(
     n_steps: int, step_size: float | None, batch: int, step_scale: float, restarts: int
 ) -> Callable[..., MirrorDescent]:
-    """Return what makes the mirror descent of a problem, its parameters checked."""
+    """Return what makes the mirror descent of a problem, the parameters checked."""
     if step_size is not None:
         step_size = check_positive(step_size, "step_size")
     batch, scale = check_count(batch, "batch"), check_positive(step_scale, "step_scale")
@@ -301,7 +301,7 @@ def base_parts(points: Array, base: KernelSpec | Sequence[Part] | None) -> list[
 
 
 def product_base(points: Array, parts: Sequence[Part], normalize: str | None = None) -> ProductBase:
-    """Return the base kernels on the points; features only if all are linear in one column."""
+    """Return the base kernels on the points; features only if all are linear in a single column."""
     if all(isinstance(spec, Linear) and len(columns) == 1 for spec, columns in parts):
         features = np.ascontiguousarray(points[:, [columns[0] for _, columns in parts]].T)
         return RankOneBase(features, normalize)
@@ -318,7 +318,7 @@ def product_base(points: Array, parts: Sequence[Part], normalize: str | None = N
 
 
 def _namer(base: ProductBase, parts: Sequence[Part], known: Sequence[str]) -> Callable[[Index], Found]:
-    """Return what makes a kernel of a multi-index, named after its columns."""
+    """Return what makes a kernel of a multi-index, named after the columns."""
 
     @cache
     def found(index: Index) -> Found:
@@ -336,7 +336,7 @@ def _namer(base: ProductBase, parts: Sequence[Part], known: Sequence[str]) -> Ca
 
 
 def _with_advice(discovery: Discovery, tol: float, all_rounds: bool) -> Discovery:
-    """Say what a search that ended above its tolerance should change."""
+    """Say what a search that ended above the tolerance should change."""
     solution = discovery.solution
     if solution.status not in (Status.STALLED, Status.MAX_ITER):
         return discovery

@@ -39,10 +39,10 @@ def empty_strength(
     Parameters
     ----------
     problem : SearchProblem
-        Its strength is not read.
+        The strength is not read.
     seed : int or None
-        Of random orders of the target, of whose strengths the geometric mean is returned; None takes the target as it
-        is. Fewer orders are drawn of families whose norm takes long.
+        Of random orders of the target, of whose strengths the geometric mean is returned; None takes the target
+        unchanged. Fewer orders are drawn of families whose norm takes long.
     degree, p, degree_penalties, base, normalize
         As in `discover_polynomial`.
 

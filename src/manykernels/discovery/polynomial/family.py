@@ -1,11 +1,11 @@
-"""The polynomial family: all products of at most D base kernels, permutations of a product merged into one kernel.
+"""The polynomial family: all products of at most D base kernels, permutations of a product merged into a single kernel.
 
-Its generating functions give sums over all products, and over those that begin alike. Level ``a`` of base kernel j is
-the kernel ``K_ja`` of its a-th power. The sum over all ordered multi-indices of length
-d, ``sum_i prod_j K_{j, a_j(i)}`` with ``a_j(i)`` the count of j in i, is ``d! [t^d] prod_j E_j(t)``,
-``E_j(t) = sum_a K_ja t^a / a!``, products entrywise. So, as for moments of independent variables, its *cumulants* add
-over base kernels: ``kappa_j1 = K_j1``, ``kappa_j2 = K_j2 - K_j1^2``, ... Where level a is the a-th power of level one,
-``E_j`` is an exponential, all cumulants but the first vanish, and the sum is ``(sum_j K_j)^{o d}``.
+The generating functions give sums over all products, and over those that begin alike. Level ``a`` of base kernel j is
+the kernel ``K_ja`` of the a-th power. The sum over all ordered multi-indices of length d, ``sum_i prod_j K_{j,
+a_j(i)}`` with ``a_j(i)`` the count of j in i, is ``d! [t^d] prod_j E_j(t)``, ``E_j(t) = sum_a K_ja t^a / a!``, products
+entrywise. So, as for moments of independent variables, its *cumulants* add over base kernels: ``kappa_j1 = K_j1``,
+``kappa_j2 = K_j2 - K_j1^2``, ... Where level a is the a-th power of level one, ``E_j`` is an exponential, all cumulants
+but the first vanish, and the sum is ``(sum_j K_j)^{o d}``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Series = Sequence[Array | None]
 
 @cache
 def cumulant_terms(order: int) -> tuple[tuple[float, Parts], ...]:
-    """Return the cumulant of an order as a sum of products of levels: coefficients, and the levels of each."""
+    """Return the cumulant of an order as a sum of products of levels: coefficients, and the levels of every."""
     counted = _counted_partitions(order)
     return tuple((float((-1) ** (len(parts) - 1) * factorial(len(parts) - 1) * ways), parts) for ways, parts in counted)
 
@@ -62,7 +62,7 @@ def _partitions(total: int, largest: int) -> Iterator[Parts]:
 
 
 def terms_of(base: ProductBase, order: int) -> tuple[tuple[float, Parts], ...]:
-    """Return the terms of a cumulant for this base; none where it vanishes."""
+    """Return the terms of a cumulant for the base; none where it vanishes."""
     return () if base.powers_multiply and order > 1 else cumulant_terms(order)
 
 
@@ -90,7 +90,7 @@ def moments(cumulants: Series, highest: int) -> tuple[Array | None, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """All ordered products that begin with some base kernels, each with its level, and have ``left`` more factors."""
+    """All ordered products that begin with some base kernels, each with the level, and have ``left`` more factors."""
 
     base: ProductBase
     state: Array  # of the factors chosen
@@ -127,9 +127,9 @@ class Node:
         return np.maximum(masses, 0.0)
 
     def level_masses(self, j: int) -> Array:
-        """Return the same for one first factor j, by its level in the whole product: 1 to ``left``, (left,).
+        """Return the same for one first factor j, by the level in the whole product: 1 to ``left``, (left,).
 
-        The sums over the others are those over all divided by the series of j.
+        The sums over the rest are those over all divided by the series of j.
         """
         masses = np.zeros(self.left)
         for level in range(1, self.left + 1):
@@ -150,7 +150,7 @@ class Node:
         return masses
 
     def child(self, j: int, level: int) -> Node:
-        """Return the products in which j comes next and has this level."""
+        """Return the products in which j comes next and has the level."""
         state = self.base.extend(self.state, j, level)
         return Node(self.base, state, self.left - level, self.cumulants, (*self.chosen, j))
 
@@ -169,9 +169,9 @@ class PolynomialFamily:
     """Kernels ``K_{j1} o ... o K_{jd}`` for ``0 <= d <= D`` with weights in ``{theta >= 0, ||theta||_p <= 1}``.
 
     The set is over *ordered* multi-indices, as in the source. The ``c`` permutations of a product are the same kernel,
-    so at the optimum they share its weight ``Theta`` equally, ``theta = Theta / c``, and ``sum theta^p`` of them is
-    ``c^{1-p} Theta^p``. In ``theta' = c^{-(p-1)/p} Theta`` the set is the lp ball again, over distinct kernels, and
-    the penalty of a kernel is ``w = rho_d c^{-(p-1)/(2p)}``: the same optimum with one variable a distinct kernel.
+    so at the optimum they share the weight ``Theta`` equally, ``theta = Theta / c``, and ``sum theta^p`` of them is
+    ``c^{1-p} Theta^p``. In ``theta' = c^{-(p-1)/p} Theta`` the set is the lp ball again, over distinct kernels, and the
+    penalty of a kernel is ``w = rho_d c^{-(p-1)/(2p)}``: the same optimum with a variable per distinct kernel.
 
     Notes
     -----
@@ -187,7 +187,7 @@ class PolynomialFamily:
     def of(
         cls, base: ProductBase, degree: int, degree_penalties: ArrayLike | None = None, p: float = 2.0
     ) -> PolynomialFamily:
-        """Return the family, its parameters checked; penalties are one by default."""
+        """Return the family, the parameters checked; penalties are one by default."""
         degree = check_count(degree, "degree", most=LARGEST_DEGREE)
         if check_positive(p, "p") < 1:
             raise InvalidInputError(f"p must be at least 1, got {p!r}: below 1 the penalty is not convex.")

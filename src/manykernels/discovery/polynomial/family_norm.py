@@ -6,10 +6,9 @@ with ``v_i = a'K_i a / rho_d^2`` and ``q = p/(p-1)``. Three ways to it, the chea
 - *enumeration*: all distinct products. Names the largest as well.
 - *identity*, for p = 2: ``sum_{|i|=d} v_i^2 = vec(aa')' G vec(aa')``, where G is the sum over all ordered products of
   ``d`` kernels of pairs of samples, ``vec K_j vec K_j'``, by the same generating functions: ``O(r N^4)``.
-- *bound*: products that begin with the same base kernels, k - 1 of them each with its level and places, and one more,
-  have a sum that generating functions give. They are not negative, so that the sum of their q-th powers is at most its
-  q-th power (q >= 1). The longest such prefix that can be afforded is taken; ``k = 0`` gives the 1-norm of the
-  gradient.
+- *bound*: products that begin with the same base kernels, k - 1 of them each with the level and places, and one more,
+  have a sum that generating functions give. They are not negative, so the sum of their q-th powers is at most the q-th
+  power (q >= 1). The longest such prefix that can be afforded is taken; ``k = 0`` gives the 1-norm of the gradient.
 
 Where only so many seconds may be spent, the prefix is lengthened step by step, and what there is by then counts.
 """
@@ -80,7 +79,7 @@ class ScoreSum:
         return float(np.sum((scores[scores > self._least * self._top] / self._top) ** self._q))
 
     def offer(self, scores: Array, indices: Callable[..., list[Index]]) -> None:
-        """Keep those of the scores that are among the largest; ``indices(positions)`` names them."""
+        """Keep those of the scores among the largest; ``indices(positions)`` names them."""
         if not self._wanted:
             return
         flat = scores.ravel()
@@ -190,7 +189,7 @@ def _add_panels(base: ProductBase, prefix: Index, state: Array, levels: Parts, s
 
 
 def batches(base: ProductBase, state: Array, levels: Parts, last: int) -> Iterator[tuple[Array, Array]]:
-    """Yield all ascending positions up to ``last``, as many as there are levels, with their states at these levels."""
+    """Yield all ascending positions up to ``last``, as many as there are levels, with their states at the levels."""
     length = len(levels)
     if length == 0 or comb(last + 1, length) <= largest_batch(base):
         yield _table(base, state, levels, last)
@@ -390,7 +389,7 @@ def _longest(family: PolynomialFamily, degree: int, allowed: float) -> int:
 
 
 def _bound(family: PolynomialFamily, state: Array, degree: int, length: int, total: ScoreSum) -> None:
-    """Add the sums of all products that begin alike as if each were one product."""
+    """Add the sums of all products that begin alike as if every were a single product."""
     root = Node(family.base, state, degree, family.cumulants)
     if length == 0:
         total.add(family.scales[degree] * np.array([family.base.mass(state, family.moments[degree])]))
@@ -399,7 +398,7 @@ def _bound(family: PolynomialFamily, state: Array, degree: int, length: int, tot
 
 
 def _add_below(family: PolynomialFamily, node: Node, scale: float, count: int, length: int, total: ScoreSum) -> None:
-    """Add what follows at a node, which stands for so many orderings of its factors, of ``length`` more factors."""
+    """Add what follows at a node, which stands for so many orderings of the factors, of ``length`` more factors."""
     check_deadline()
     share = 1.0 / family.conjugate_exponent
     if length == 1:

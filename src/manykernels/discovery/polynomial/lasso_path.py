@@ -1,9 +1,9 @@
 """Solutions for falling strengths on a whole family with the squared loss and ``p = 1``, where they are a lasso.
 
 For features ``phi_m`` with penalties ``w_m``, the optima of the squared penalty ``(lambda/2) (sum_m w_m |c_m|)^2`` are
-those of ``mu sum_m w_m |c_m|`` with ``mu = lambda sum_m w_m |c_m|``: kernels of rank one have one coefficient each. The
-second form has a largest strength at which something is selected, and coordinate descent on the few products that
-matter takes milliseconds; the survey of the family tells which ones do.
+those of ``mu sum_m w_m |c_m|`` with ``mu = lambda sum_m w_m |c_m|``: kernels of rank one have a single coefficient
+each. The second form has a largest strength at which something is selected, and coordinate descent on the few products
+that matter takes milliseconds; the survey of the family tells which ones do.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def restricted_lasso(design: Array, target: Array, mu: float, start: Array) -> A
     """Return the minimizer of ``1/2 ||target - design c||^2 + mu ||c||_1``, (m,).
 
     Where features are as many as samples and alike, coordinate descent takes thousands of sweeps for the last digits of
-    coefficients whose signs it knows after a few. At fixed signs the problem is a linear system: its solution is the
-    optimum if it has these signs and no other feature violates the conditions. Else the way to it is followed until
-    a coefficient vanishes, which lowers the objective as well, and sweeps go on from there.
+    coefficients whose signs it knows after a few. At fixed signs the problem is a linear system: the solution is the
+    optimum if it has the signs and no other feature violates the conditions. Else the way to it is followed until a
+    coefficient vanishes, which lowers the objective as well, and sweeps go on from there.
     """
     products, sides, coefficients = design.T @ design, design.T @ target, start
     design = np.asfortranarray(design)
@@ -189,10 +189,10 @@ class WeightedLasso:
     def tried(
         self, family: object, mu: float, held_out: WeightedRows, start: PathPoint | None, solved: PathPoint | None
     ) -> tuple[PathPoint, Candidate]:
-        """Return the solution, and minus the logarithm of its error's share of the spread of held-out samples.
+        """Return the solution, and minus the logarithm of the error's share of the spread of held-out samples.
 
         The spread is that around the mean of the samples of the lasso. Below ``PATH_EXACT`` there is nothing left to
-        choose. There is one family: that of the lasso.
+        choose. There is a single family: that of the lasso.
         """
         point = solved or self.at(mu, start or self.empty())
         error = float(held_out.weight @ (held_out.y - self.scores(point, held_out.features)) ** 2)
@@ -210,7 +210,7 @@ class WeightedLasso:
 
 
 def adaptive(problem: WeightedLasso, point: PathPoint) -> WeightedLasso:
-    """Return the second step: only what was selected, each penalized by ``w / |c|``, scaled to the same total."""
+    """Return the second step: only what was selected, every penalized by ``w / |c|``, scaled to the same total."""
     place = {index: m for m, index in enumerate(point.indices)}
     weights = adaptive_penalties(problem.penalties(point.indices), np.abs(point.coefficients))
     features = problem.features(point.indices)
@@ -227,7 +227,7 @@ def adaptive(problem: WeightedLasso, point: PathPoint) -> WeightedLasso:
 
 
 def adaptive_penalties(penalties: Array, norms: Array) -> Array:
-    """Return ``w_m / ||f_m||``, scaled so that the penalty of this very model stays what it is."""
+    """Return ``w_m / ||f_m||``, scaled so the penalty of the very model stays what it is."""
     return penalties / norms * float(penalties @ norms) / float(penalties.sum())
 
 
@@ -255,7 +255,7 @@ def tuned_strengths(
     with_second: bool,
     rng: np.random.Generator,
 ) -> Tuned:
-    """Return strengths of smallest squared error, in the geometric mean, on samples that were left out."""
+    """Return strengths of smallest squared error, in the geometric mean, on samples left out."""
     base = family.base
     if not isinstance(base, RankOneBase) or family.p != 1 or problem.loss.name != "squared":
         raise InvalidInputError(
@@ -299,10 +299,10 @@ def _strengths(largest: float, least: float = 0.0, step: float = PATH_STEP) -> A
 def best_strength(
     folds: Sequence[LassoFold], largest: float, step: float = PATH_STEP
 ) -> tuple[float, float, list[PathPoint]]:
-    """Return the smallest mean logarithm of errors, its strength for all samples, and the models of the folds there.
+    """Return the smallest mean logarithm of errors, the strength for all samples, and the models of the folds there.
 
-    Logarithms, because a fold may lack the samples to find the products at all, whatever the strength: its error, which
-    can be thousands of times that of the others, would decide alone. Where errors are about equal the choice is that by
+    Logarithms, because a fold may lack the samples to find the products at all, whatever the strength: the error, which
+    can be thousands of times that of the rest, would decide alone. Where errors are about equal the choice is that by
     their sum. The paths of the folds are followed side by side, and left when the error has not fallen for a while.
     """
     strengths, best = _strengths(largest, step=step), np.inf
@@ -322,7 +322,7 @@ def best_strength(
 
 
 def surveyed_family(family: PolynomialFamily, features: Array, normalize: str | None) -> PolynomialFamily:
-    """Return the family over other samples, its scores in single precision where that cannot leave its range.
+    """Return the family over other samples, the scores in single precision where that cannot leave the range.
 
     Surveys say what to solve for next; what is found is certified in float64. Powers as they are may underflow.
     """

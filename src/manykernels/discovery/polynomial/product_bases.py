@@ -1,7 +1,7 @@
 """Base kernels whose entrywise products make a polynomial family: what every kind of them can do.
 
 Everything that an algorithm needs is a number ``<M o P, K_ja>`` for the state ``M = (a a') o K_{j1,a1} o ...`` of a
-partly chosen product. For base kernels ``K_j = x_j x_j'`` the state is one vector, ``m = a o x_{j1}^{a1} o ...``.
+partly chosen product. For base kernels ``K_j = x_j x_j'`` the state is a single vector, ``m = a o x_{j1}^{a1} o ...``.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ColumnPowers:
         return ((values / self.units[:, None]) ** level - centers[:, None]) / scales[:, None]
 
     def spec(self, j: int, level: int) -> ColumnPower:
-        """Return the kernel of a level of one column."""
+        """Return the kernel of a level of a single column."""
         centers, scales = self.scales(level)
         return ColumnPower(level, float(self.units[j]), float(centers[j]), float(scales[j]))
 
@@ -99,15 +99,15 @@ ONE: Parts = (1,)
 
 
 def with_levels(index: Index) -> list[tuple[int, int]]:
-    """Return the base kernels of a sorted multi-index, each with its level."""
+    """Return the base kernels of a sorted multi-index, each with the level."""
     return [(j, len(list(same))) for j, same in groupby(index)]
 
 
 class ProductBase(ABC):
     """The r base kernels ``K_j`` on N samples and their levels: kernels of powers, divided by what normalizes them.
 
-    Without normalization, level a is the a-th entrywise power, and everything is scaled by a power of two so that no
-    entry exceeds one.
+    Without normalization, level a is the a-th entrywise power, and everything is scaled by a power of two so no entry
+    exceeds one.
     """
 
     n_base: int
@@ -159,7 +159,7 @@ class ProductBase(ABC):
 
     @abstractmethod
     def pair_weights(self, state: Array, rows: Array, cols: Array) -> Array:
-        """Entries of ``M`` at these places of the upper triangle, those off the diagonal doubled, (n_pairs,)."""
+        """Entries of ``M`` at the places of the upper triangle, those off the diagonal doubled, (n_pairs,)."""
 
     @abstractmethod
     def stack(self, indices: Sequence[Index]) -> GramStack:
@@ -198,7 +198,7 @@ LARGEST_STACK = 2 * 2**30  # bytes of the Gram matrices of the kernels found
 
 
 class GramBase(ProductBase):
-    """Base kernels given by their Gram matrices; if normalized, a power is divided by its mean diagonal."""
+    """Base kernels given by their Gram matrices; if normalized, a power is divided by the mean diagonal."""
 
     def __init__(self, grams: Array, normalize: str | None = None, *, overwrite: bool = False) -> None:
         self.n_base, self.n_samples = grams.shape[:2]
@@ -213,7 +213,7 @@ class GramBase(ProductBase):
         self.powers_multiply = normalize is None or bool(np.all(mean_diagonals(self._grams, 2) <= 1.0))
 
     def scale(self, j: int, level: int) -> float:
-        """Return what the power of a base kernel as it was given is divided by."""
+        """Return what the power of a base kernel as given is divided by."""
         if not self.normalize:
             return 1.0
         return float(self.means[j] ** level * mean_diagonals(self._grams[j : j + 1], level)[0])
@@ -322,7 +322,7 @@ class RankOneBase(ProductBase):
         return self.product((level,))
 
     def product(self, parts: Parts) -> Array:
-        """Return products of the features of some levels of each column, scaled, (r, N); kept."""
+        """Return products of the features of some levels of every column, scaled, (r, N); kept."""
         if parts not in self._products:
             if len(parts) > 1:
                 gram = self.product(parts[:-1]) * self.product(parts[-1:])
@@ -332,7 +332,7 @@ class RankOneBase(ProductBase):
         return self._products[parts]
 
     def _normalized(self, level: int) -> Array:
-        """Return a level of the columns as they were given, normalized, in float64; kept."""
+        """Return a level of the columns as given, normalized, in float64; kept."""
         assert self.powers is not None
         if level not in self._levels:
             self._levels[level] = self.powers.level(level)

@@ -50,7 +50,7 @@ LEAST_SECONDS = 0.1  # of a restricted solve when time is over: its answer is th
 def first_products(problem: Problem, family: PolynomialFamily, norm: FamilyNorm, max_kernels: int) -> tuple[Index, ...]:
     """Return the products selected at the strength of the problem, or where half of ``max_kernels`` are.
 
-    ``norm`` is that of the empty model: its root is the strength of the lasso above which nothing is selected.
+    ``norm`` is that of the empty model: the root is the strength of the lasso above which nothing is selected.
     """
     base = family.base
     assert isinstance(base, RankOneBase)

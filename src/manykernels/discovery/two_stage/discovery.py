@@ -82,7 +82,7 @@ def best_on_held_out(
 
 
 def _held_out_loss(learner: Learner, fit: Search, settings: SearchSettings, fold: Array, seed: int) -> float:
-    """Return the weighted sum of losses on the rows of a fold, of a model of the others."""
+    """Return the weighted sum of losses on the rows of a fold, of a model of the rest."""
     kept = np.setdiff1d(np.arange(len(learner.search.points)), fold)
     discovery = fit(settings, kept, seed)
     if discovery.solution.status is Status.INTERRUPTED:
@@ -122,7 +122,7 @@ def discover_in_two_stages(
 
     The second stage minimizes :math:`\sum_i s_i \ell(y_i, f(x_i) + b) + \frac{\lambda}{2} \|f\|^2` in the space of
     :math:`\sum_p \theta_p k_p` with the weights of the first stage, :math:`\sum \theta = 1`; the certificate is that of
-    this learner, for the kernel weights as they are: no bound over the family follows from an alignment.
+    the learner, for the kernel weights unchanged: no bound over the family follows from an alignment.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def discover_in_two_stages(
         How weights change when a kernel is added: all are found anew by default.
     settings : SearchSettings or sequence of SearchSettings, optional
         How members are searched for; with shrinkage, (6.2). Of several, those of smallest loss on held-out rows, in
-        three folds: with one width a feature, a search that goes to its end fits noise (see :func:`graded_settings`).
+        three folds: with a width per feature, a search that goes to the end fits noise (see :func:`graded_settings`).
     limits : Limits, optional
     random_state : int, RandomState, Generator or None, default=0
         For random starts of searches in several parameters.
@@ -144,8 +144,8 @@ def discover_in_two_stages(
     Returns
     -------
     Discovery
-        ``solution.n_iter`` counts the steps of the first stage; ``solution.message`` tells its alignment, and
-        ``solution.status`` is that of the first stage unless it went to its end. Without kernels if none has a positive
+        ``solution.n_iter`` counts the steps of the first stage; ``solution.message`` tells the alignment, and
+        ``solution.status`` is that of the first stage unless it went to the end. Without kernels if none has a positive
         alignment with the target.
 
     Raises
@@ -216,7 +216,7 @@ def _fit(learner: Learner, steps: _Steps, random_state: RandomSource) -> Discove
 
 
 def _outcome(aligned: AlignedKernel, solution: Solution, gain: float) -> tuple[Status, str]:
-    """Return why both stages ended, in words too: a kernel that is not the best one is not told by its learner."""
+    """Return why both stages ended, in words too: a kernel not the best one is not told by the learner."""
     if aligned.status is Status.CONVERGED:
         message = f"{solution.message}; the kernel has centered alignment {aligned.alignment:.4f}{_at_most(aligned)}"
         return solution.status, message if aligned.parameters else f"{solution.message}; {NO_KERNEL}"
@@ -229,12 +229,12 @@ def _outcome(aligned: AlignedKernel, solution: Solution, gain: float) -> tuple[S
 
 
 def _at_most(aligned: AlignedKernel) -> str:
-    """Return in words how large any alignment can be, if that is known."""
+    """Return in words how large any alignment can be, if known."""
     return f", of at most {aligned.upper_bound:.4f} in this family" if np.isfinite(aligned.upper_bound) else ""
 
 
 def _second_stage(learner: Learner, aligned: AlignedKernel) -> Iterator[Solution]:
-    """Yield one model: learn on the kernel of the first stage, or without kernels if it found none."""
+    """Yield a single model: learn on the kernel of the first stage, or without kernels if it found none."""
     empty = learner.empty
     parameters = aligned.parameters or (np.full(learner.search.n_parameters, learner.search.family.high),)
     weights = aligned.weights / learner.strength if aligned.parameters else np.zeros(1)

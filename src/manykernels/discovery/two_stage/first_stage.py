@@ -106,7 +106,7 @@ def distance_step(current: Array, vertex: Array, ideal: Array) -> float:
     """Return the exact Frank-Wolfe step from ``current`` to ``vertex`` for half the squared distance to ``ideal``.
 
     ``clip(<D, R> / <D, D>, 0, 1)`` with ``D = vertex - current`` and ``R = ideal - current``. The step printed in
-    Algorithm 8 is that along the vertex itself; combined with its update it stalls.
+    Algorithm 8 is that along the vertex itself; combined with the update it stalls.
     """
     change = vertex - current
     size = float(np.vdot(change, change))
@@ -128,7 +128,7 @@ class AscentSettings:
     ----------
     update : {"corrective", "published"}, default="corrective"
         "corrective" finds the weights of all kernels found anew, by non-negative least squares; "published" gives the
-        new kernel the step of Algorithm 7 or 8 and leaves the others as they are, or shrinks them alike.
+        new kernel the step of Algorithm 7 or 8 and leaves the rest unchanged, or shrinks them alike.
     largest_step : float, default=1.0
         ``eta_max`` of Algorithm 7, for the published steps.
     epsilon : float, default=0.0
@@ -166,7 +166,7 @@ class AscentSettings:
 class Step:
     """Weights on the way, their alignment, and what the search increases, equal to it at the best scale.
 
-    To a run its objective is a distance to the ideal kernel.
+    To a run the objective is a distance to the ideal kernel.
     """
 
     mixture: WeightedMembers
@@ -264,10 +264,10 @@ def _ascend(
 
 
 def _first_ascent(space: TargetSpace, ideal: Array) -> tuple[Array, float]:
-    """Return the direction of ascent from the identity of all samples that the weights count, and its norm.
+    """Return the direction of ascent from the identity of all samples that the weights count, and the norm.
 
     Copies of a sample are different samples to the identity. What a kernel, which cannot tell them apart, sees of it is
-    ``space.identity``; but its squared norm is the number of samples counted less one.
+    ``space.identity``; but the squared norm is the number of samples counted less one.
     """
     n_counted = max(float(space.weight.sum()), float(len(space.weight)))
     share, square = float(np.vdot(space.identity, ideal)), n_counted - 1.0
@@ -278,7 +278,7 @@ def _first_ascent(space: TargetSpace, ideal: Array) -> tuple[Array, float]:
 
 
 def _ascent(kernel: Array, ideal: Array) -> tuple[Array, float]:
-    """Return ``K* - <K, K*> / ||K||^2 K``, the direction of F' (5.7), and its norm."""
+    """Return ``K* - <K, K*> / ||K||^2 K``, the direction of F' (5.7), and the norm."""
     square = float(np.vdot(kernel, kernel))
     direction = ideal - float(np.vdot(kernel, ideal)) / square * kernel if square > 0 else ideal
     return direction, float(np.linalg.norm(direction))
@@ -347,7 +347,7 @@ class AlignedKernel:
     status : Status
         ``converged`` if one more kernel would have gained too little, else why the first stage stopped before.
     upper_bound : float
-        No non-negative combination of members of the family has a larger alignment; nan where that is not known, as for
+        No non-negative combination of members of the family has a larger alignment; nan where not known, as for
         families of several parameters.
     """
 
@@ -370,7 +370,7 @@ def align_family(
     limits: Limits | None = None,
     random_state: RandomSource = 0,
 ) -> AlignedKernel:
-    """Find members of a family and weights so that their sum resembles the ideal kernel ``y y'``.
+    """Find members of a family and weights so their sum resembles the ideal kernel ``y y'``.
 
     Adds the member along which the centered alignment grows fastest, and finds the weights of all kernels anew by
     non-negative least squares. With ``AscentSettings("published")``, ``"alignment"`` is Algorithm 7 of the thesis, with
@@ -384,7 +384,7 @@ def align_family(
     Parameters
     ----------
     search : FamilySearch
-        With shrinkage, the objective of the search is that of (6.2), its matrix scaled to Frobenius norm 1.
+        With shrinkage, the objective of the search is that of (6.2), the matrix scaled to Frobenius norm 1.
     target, weight : ndarray of shape (n_samples,)
     criterion : {"alignment", "distance"}, default="alignment"
     gain : float, default=1e-3

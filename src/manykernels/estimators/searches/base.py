@@ -79,7 +79,7 @@ def _widths_text(spec: ArdGaussian, names: Sequence[str]) -> str:
 
 
 def on_bank(part: Discovery, kernels: Sequence[Found], n_kernels: int) -> Solution:
-    """Return the solution of one target on the kernels of all; weights of a kernel found twice add up."""
+    """Return the solution of a single target on the kernels of all; weights of a kernel found twice add up."""
     place = {kernel: m for m, kernel in enumerate(kernels)}
     weights = np.zeros(n_kernels)
     np.add.at(weights, [place[kernel] for kernel in part.kernels], part.solution.kernel_weights)
@@ -130,10 +130,10 @@ class BaseKernelSearch(BaseMKL):
 
     @abstractmethod
     def _search(self, problem: SearchProblem) -> Discovery:
-        """Find the kernels of one target."""
+        """Find the kernels of a single target."""
 
     def _given_to(self, search: Callable[..., Any]) -> dict[str, Any]:
-        """Return the parameters that this estimator has in common with a function of its search."""
+        """Return the parameters that the estimator has in common with a function of the search."""
         names = signature(search).parameters.keys()
         return {name: value for name, value in self.get_params(deep=False).items() if name in names}
 
@@ -202,11 +202,11 @@ class BaseKernelSearch(BaseMKL):
         return found
 
     def _strength(self, problem: SearchProblem, total_weight: float) -> float:
-        """Return the strength for one target; searches that take text override this."""
+        """Return the strength for a single target; searches that take text override this."""
         return strength_from_alpha(self.alpha, total_weight)
 
     def _keep_found(self, samples: Samples, found: list[Discovery]) -> Fit:
-        """Join the kernels of all targets in one bank and keep the model."""
+        """Join the kernels of all targets in a single bank and keep the model."""
         kernels = union(found)
         named = zip(unique_names(kernels), kernels, strict=True)
         entries = [(name, kernel.spec, list(kernel.columns)) for name, kernel in named]
@@ -232,7 +232,7 @@ class BaseKernelSearch(BaseMKL):
 
     @available_if(_classifies)
     def decision_function(self, X: TableLike) -> Array:
-        """Return the score of each sample for each class; for the losses of classification.
+        """Return the score of every sample for every class; for the losses of classification.
 
         Parameters
         ----------
@@ -241,7 +241,7 @@ class BaseKernelSearch(BaseMKL):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With two classes, one score, positive for the second.
+            With two classes, a single score, positive for the second.
 
         Raises
         ------
@@ -282,9 +282,9 @@ class BaseKernelSearch(BaseMKL):
 
     @available_if(_gives_probabilities)
     def predict_proba(self, X: TableLike) -> Array:
-        """Return the probability of each class; for the logistic loss only.
+        """Return the probability of every class; for the logistic loss only.
 
-        With more than two classes, the probabilities of each class against the rest, divided by their sum.
+        With more than two classes, the probabilities of every class against the rest, divided by their sum.
 
         Parameters
         ----------

@@ -64,43 +64,44 @@ class GaussianMKL(BaseKernelSearch):
     Parameters
     ----------
     loss : {"squared", "logistic", "hinge"}, default="squared"
-        "squared" learns numbers, the others learn classes.
+        "squared" learns numbers, the rest learn classes.
     alpha : float or str, default="auto"
         Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which the best
-        kernel of the family leaves nothing to gain to first order, for each class or target by itself: ``"0.1*max"`` is
-        a tenth of it, ``"auto"`` the fraction ``0.5 / sqrt(n_samples)``, and ``"0.3*noise"`` 0.3 of that of y in random
-        order; see :class:`MKLClassifier`.
+        kernel of the family leaves nothing to gain to first order, for every class or target by itself: ``"0.1*max"``
+        is a tenth of it, ``"auto"`` the fraction ``0.5 / sqrt(n_samples)``, and ``"0.3*noise"`` 0.3 of that of y in
+        random order; see :class:`MKLClassifier`.
     search : {"greedy", "sampling"}, default="greedy"
         "greedy" adds the kernel that helps most (GCD), "sampling" draws widths and takes stochastic gradient steps
         (SGD-1s).
     stages : {1, 2}, default=1
         1 learns kernels and model together; 2 learns first kernels, then a model on them (GCD-2s, greedy only).
     update : {"corrective", "sliding", "pairwise", "frank_wolfe", "published"}, default="corrective"
-        What one stage does after each kernel: solve for all weights anew (IKL), do so and let all widths move downhill
+        What one stage does after every kernel: solve for all weights anew (IKL), do so and let all widths move downhill
         together, shift weight from the worst kernel to the new one, or shift it from all (CKL). In sampling, the first
-        two solve for the weights of the kernels drawn, the others average the weights of the steps. Two stages find the
+        two solve for the weights of the kernels drawn, the rest average the weights of the steps. Two stages find the
         weights of all kernels anew, or with "published" take the steps of Algorithms 7 and 8.
     criterion : {"alignment", "distance"}, default="alignment"
         What two stages optimize: the centered alignment with the target, or the distance to it.
     per_feature : bool, default=False
-        Whether each kernel has one width a feature instead of one width.
+        Whether every kernel has a width per feature instead of a single width.
     shrinkage : float, default=0.0
-        For two stages with one width a feature: how strongly the widths of a kernel are drawn to their mean.
+        For two stages with a width per feature: how strongly the widths of a kernel are drawn to their mean.
     inner_steps : int, "validated" or None, default=None
-        For two stages with one width a feature: most steps of each search for widths, which starts from equal ones;
-        None goes to its end. "validated" chooses among several numbers, and strong shrinkage, on held-out rows.
+        For two stages with a width per feature: most steps of every search for widths, which starts from equal ones;
+        None goes to the end. "validated" chooses among several numbers, and strong shrinkage, on held-out rows.
     proof : int, default=0
-        For one stage with one width a feature: most evaluations for a bound over all widths, made at the end; 10 000
+        For one stage with a width per feature: most evaluations for a bound over all widths, made at the end; 10 000
         suffice for two features, and nearly for three. With 0 the gap is relative to the best kernel that the search
         found.
     width_range : tuple of float or "auto", default="auto"
         Smallest and largest width, in standard deviations if ``standardize``. ``"auto"`` begins at the median distance
         of training rows times ``n_samples^(-1/n_features)``, at most half and at least a twentieth of it, and ends at
-        20 of it: narrower kernels fit each sample by itself. With one width a feature it is (0.05, 50).
+        20 of it: narrower kernels fit every sample by itself. With a width per feature it is (0.05, 50).
     family : KernelFamily or None, default=None
-        Kernels to choose from instead of Gaussian ones, such as ``LaplacianFamily(0.1, 10.0)``; it has its own bounds.
+        Kernels to choose from instead of Gaussian ones, for example ``LaplacianFamily(0.1, 10.0)``; it has its own
+        bounds.
     n_starts : int, default=5
-        Most points from which each search for widths climbs.
+        Most points from which every search for widths climbs.
     standardize : bool, default=True
         Whether columns are brought to mean 0 and standard deviation 1 first.
     fit_intercept : bool, default=True
@@ -108,7 +109,7 @@ class GaussianMKL(BaseKernelSearch):
     tol : float, default=1e-3
         Relative duality gap to reach in one stage; in two stages, least growth of the alignment a kernel.
     random_state : int, RandomState instance or None, default=0
-        For sampling, and for random starts with one width a feature; None draws anew at every fit.
+        For sampling, and for random starts with a width per feature; None draws anew at every fit.
     resources : Resources, dict or None, default=None
         Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``verbose``; see
         :class:`~manykernels.estimators.Resources`.
@@ -136,7 +137,7 @@ class GaussianMKL(BaseKernelSearch):
     n_iter_ : int
         Kernels tried; of sampling, certificates.
     solution_ : Solution or tuple of Solution
-        Certificate, history and message of each target.
+        Certificate, history and message of every target.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -149,8 +150,8 @@ class GaussianMKL(BaseKernelSearch):
 
     Notes
     -----
-    With one width the dual bound holds for every width of the interval. With one width a feature it holds relative to
-    the best kernel that the search found (from the best common width, from the kernels found before and from random
+    With a single width the dual bound holds for every width of the interval. With a width per feature it holds relative
+    to the best kernel that the search found (from the best common width, from the kernels found before and from random
     points), since the inner problem is not concave; ``proof`` bounds all widths for a few features.
 
     References
@@ -206,7 +207,7 @@ class GaussianMKL(BaseKernelSearch):
     # Fixed for the other searches, but here one or two stages decide.
     @property
     def penalty_name(self) -> str:  # type: ignore[override]  # as said above
-        """Name of the penalty of the model that predicts, for reports: the second stage has one kernel."""
+        """Name of the penalty of the model that predicts, for reports: the second stage has a single kernel."""
         return "simplex" if self.stages == 1 else "ridge"
 
     @property

@@ -43,38 +43,38 @@ class PolynomialMKL(BaseKernelSearch):
         \min_{\theta \ge 0,\, \|\theta\|_p \le 1} \sum_i \frac{\rho_d^2 \|f_i\|^2}{\theta_i}, \qquad f = \sum_i f_i,
 
     and tells by a duality gap over the whole family, however large, how close to the minimum it came. The base kernels
-    are linear in one column each, unless others are given; the kernels found are named like "age x dose x dose". The
-    loss decides the task.
+    are linear in a single column each, unless others are given; the kernels found are named like "age x dose x dose".
+    The loss decides the task.
 
     Parameters
     ----------
     degree : int, default=3
         Most factors of a product, ``D``, from 1 to 8.
     p : float, default=1.0
-        From 1 (few interactions, the others exactly zero) to 2 (all interactions have some weight, the choice of the
+        From 1 (few interactions, the rest exactly zero) to 2 (all interactions have some weight, the choice of the
         thesis). With thousands of products or more, a p near 1 is what can be learned to a small gap.
     degree_penalties : sequence of float or None, default=None
         The ``degree + 1`` penalties ``rho_d`` of the degrees from 0 on, one by default. Larger values for higher
         degrees make interactions rarer.
     base : KernelSpec or None, default=None
-        Kernel of each column that products are made of; None is linear, the fast case.
+        Kernel of every column that products are made of; None is linear, the fast case.
     normalize : {"power", "centered"} or None, default="power"
-        "power" divides each power of a column by its own root mean square, and the power of another kernel by its mean
-        diagonal, so that products of all kinds are penalized alike; "centered" takes the means of powers off first
-        (linear base only). None leaves products as they are.
+        "power" divides every power of a column by its own root mean square, and the power of another kernel by the mean
+        diagonal, so products of all kinds are penalized alike; "centered" takes the means of powers off first (linear
+        base only). None leaves products unchanged.
     loss : {"squared", "logistic", "hinge"}, default="squared"
-        "squared" learns numbers, the others learn classes.
+        "squared" learns numbers, the rest learn classes.
     alpha : float or str, default="auto"
         Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which no sum of
-        products has anything to gain to first order, for each class or target by itself: ``"0.1*max"`` is a tenth of
+        products has anything to gain to first order, for every class or target by itself: ``"0.1*max"`` is a tenth of
         it, ``"0.3*noise"`` 0.3 of that of y in random order (a geometric mean over a few orders), and ``"auto"`` is
         ``"0.1*noise"``.
     cv : int or None, default=None
         Number of parts of a cross-validation that chooses the strength in place of ``alpha``; for the squared loss,
         ``p=1`` and linear base kernels. Products are then found best with ``normalize="centered"``.
     adaptive : bool, default=False
-        Whether a second step learns anew with the products selected, each penalized by one over its norm: large parts
-        are shrunk less, and fewer products remain. With ``cv``, its strength is chosen as well.
+        Whether a second step learns anew with the products selected, every penalized by one over the norm: large parts
+        are shrunk less, and fewer products remain. With ``cv``, the strength is chosen as well.
     standardize : bool, default=True
         Whether columns are brought to mean 0 and standard deviation 1 first.
     fit_intercept : bool, default=True
@@ -89,7 +89,7 @@ class PolynomialMKL(BaseKernelSearch):
     step_scale : float, default=1.0
         What the steps that adapt are multiplied by.
     restarts : int, default=0
-        How often the descent begins anew from its average so far, after equal numbers of steps.
+        How often the descent begins anew from the average so far, after equal numbers of steps.
     polish : bool, default=True
         Whether to solve exactly on the kernels found, add those that violate optimality most, and so on. Without it
         this is the plain method of the thesis.
@@ -106,7 +106,7 @@ class PolynomialMKL(BaseKernelSearch):
     Attributes
     ----------
     alpha_ : float or ndarray of shape (n_targets,)
-        The strength, as it was given or chosen.
+        The strength, as given or chosen.
     classes_ : ndarray of shape (n_classes,)
         The labels; for the losses of classification.
     n_family_kernels_ : int
@@ -115,7 +115,7 @@ class PolynomialMKL(BaseKernelSearch):
         How the dual bound over all products was found: the first two are exact, the last is an upper bound on the norm.
         Of several targets, the least exact.
     kernel_names_ : list of str
-        Names of the products found, such as "age x dose x dose"; the constant product is "1".
+        Names of the products found, for example "age x dose x dose"; the constant product is "1".
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_targets, n_kernels)
         Weights ``d`` of the products.
     kernel_norms_ : ndarray of the same shape
@@ -131,7 +131,7 @@ class PolynomialMKL(BaseKernelSearch):
     n_iter_ : int
         Certified models on the way.
     solution_ : Solution or tuple of Solution
-        Certificate, history and message of each target.
+        Certificate, history and message of every target.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -144,8 +144,8 @@ class PolynomialMKL(BaseKernelSearch):
 
     Notes
     -----
-    Permutations of a product are one kernel; its penalty is that which makes the problem equal to the one over ordered
-    products.
+    Permutations of a product are a single kernel; the penalty is that which makes the problem equal to the one over
+    ordered products.
 
     References
     ----------
@@ -211,7 +211,7 @@ class PolynomialMKL(BaseKernelSearch):
         )  # fmt: skip
 
     def _strength(self, problem: SearchProblem, total_weight: float) -> float:
-        """Return the strength for one target; text is relative to what leaves no product anything to gain."""
+        """Return the strength for a single target; text is relative to what leaves no product anything to gain."""
         asked = relative_strength(self.alpha)
         if asked is None:
             return strength_from_alpha(self.alpha, total_weight)
@@ -240,29 +240,29 @@ class HierarchicalMKL(BaseKernelSearch):
         \Big( \sum_{v \in V} d_v \|f_{D(v)}\| \Big)^2, \qquad f = \sum_{v \in V} f_v, \quad
         \|f_{D(v)}\|^2 = \sum_{w \in D(v)} \|f_w\|^2,
 
-    where D(v) are the products that v divides, v among them. The norm makes all of :math:`f_{D(v)}` vanish together,
-    so that an interaction such as "age x dose" is selected only if "age" and "dose" are. Because of this the graph is
-    searched from its root, at a cost that is polynomial in the number of kernels selected, and the duality gap still
-    holds for every kernel of the graph. The loss decides the task.
+    where D(v) are the products that v divides, v among them. The norm makes all of :math:`f_{D(v)}` vanish together, so
+    an interaction such as "age x dose" is selected only if "age" and "dose" are. Because of this the graph is searched
+    from the root, at a cost that is polynomial in the number of kernels selected, and the duality gap still holds for
+    every kernel of the graph. The loss decides the task.
 
     Parameters
     ----------
     kernels : {"polynomial", "multilinear", "anova"} or KernelSpec, default="polynomial"
         What is multiplied: "polynomial" columns, each as often as ``degree`` allows (monomials); "multilinear" columns,
-        each at most once; "anova" Gaussian kernels of width 1 on different columns; a kernel of one column, such as
-        ``Laplacian(2.0)``, takes the place of the Gaussian.
+        each at most once; "anova" Gaussian kernels of width 1 on different columns; a kernel of a single column, for
+        example ``Laplacian(2.0)``, takes the place of the Gaussian.
     degree : int, default=3
         Largest number of factors of a product.
     loss : {"squared", "logistic", "hinge", "squared_hinge"}, default="squared"
-        "squared" learns numbers, the others learn classes.
+        "squared" learns numbers, the rest learn classes.
     alpha : float, default=1e-3
         Strength of the penalty relative to the mean loss, positive.
     growth : float, default=3.0
-        Ratio of the penalty of a product to that of a product with one factor less, at least 1. Large values prefer
-        small products and shorten the search.
+        Ratio of the penalty of a product to that of a product with a single factor less, at least 1. Large values
+        prefer small products and shorten the search.
     normalize : {"power", "centered"} or None, default=None
-        Of monomials: "power" divides each power of a column by its own root mean square, "centered" takes its mean off
-        first, None leaves it as it is.
+        Of monomials: "power" divides every power of a column by its own root mean square, "centered" takes the mean off
+        first, None leaves it unchanged.
     max_kernels : int, default=1000
         Most kernels the search may visit.
     standardize : bool, default=True
@@ -280,13 +280,13 @@ class HierarchicalMKL(BaseKernelSearch):
     classes_ : ndarray of shape (n_classes,)
         The labels; for the losses of classification.
     kernel_names_ : list of str
-        The products selected, such as ``"age x dose"``; ``"1"`` is the constant kernel.
+        The products selected, for example ``"age x dose"``; ``"1"`` is the constant kernel.
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_targets, n_kernels)
         Weights ``d`` of the kernels.
     kernel_norms_ : ndarray of the same shape
         Norms ``||f_m||``.
     n_visited_ : int or list of int
-        Kernels that the search visited, for each target.
+        Kernels that the search visited, for every target.
     dual_coef_ : ndarray of shape (n_support,) or (n_targets, n_support)
         Dual coefficients ``rho`` of the support samples.
     support_ : ndarray of shape (n_support,)
@@ -298,7 +298,7 @@ class HierarchicalMKL(BaseKernelSearch):
     n_iter_ : int
         Rounds of the search.
     solution_ : Solution or tuple of Solution
-        Certificate, history and message of each target.
+        Certificate, history and message of every target.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -356,7 +356,7 @@ class HierarchicalMKL(BaseKernelSearch):
         return discover_hierarchical(problem, limits=limits, **self._given_to(discover_hierarchical))
 
     def _keep_found(self, samples: Samples, found: list[Discovery]) -> Fit:
-        """Keep the model and how much of the graph each target visited."""
+        """Keep the model and how much of the graph every target visited."""
         visited = [part.n_visited for part in found if isinstance(part, HierarchicalDiscovery)]
         self.n_visited_ = visited[0] if self._single else visited
         return super()._keep_found(samples, found)
@@ -377,25 +377,25 @@ class NonlinearMKL(BaseKernelSearch):
     Parameters
     ----------
     loss : {"squared", "logistic", "hinge"}, default="squared"
-        "squared" learns numbers, the others learn classes.
+        "squared" learns numbers, the rest learn classes.
     alpha : float, default=0.1
         Strength of the penalty relative to the mean loss, positive.
     degree : int, default=2
         The power D.
     radius : float, default=1.0
-        How far the weights may be from their reference. The objective always falls as weights grow, so that they end at
-        this distance.
+        How far the weights may be from their reference. The objective always falls as weights grow, so they end at the
+        distance.
     reference : float or array-like of shape (n_weights,), default=None
         Non-negative weights :math:`\theta_{\text{ref}}`; None is one over their number.
     constant : bool, default=True
-        Whether the constant kernel is among the base kernels (its weight is then the last one of ``reference``).
+        Whether the constant kernel is among the base kernels (the weight is then the last one of ``reference``).
         Without it only products of exactly D columns are in the kernel.
     standardize : bool, default=True
         Whether columns are brought to mean 0 and standard deviation 1 first.
     fit_intercept : bool, default=True
         Whether to learn the constant ``b``.
     tol : float, default=1e-4
-        Stationarity to reach: how much the objective could still fall to first order, relative to its value.
+        Stationarity to reach: how much the objective could still fall to first order, relative to the value.
     resources : Resources, dict or None, default=None
         Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``verbose``; see
         :class:`~manykernels.estimators.Resources`.
@@ -411,7 +411,7 @@ class NonlinearMKL(BaseKernelSearch):
     stationarity_ : float
         The largest over the targets; see ``tol``.
     kernel_names_ : list of str
-        The kernel found for each target.
+        The kernel found for every target.
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_targets, n_kernels)
         Their weights ``d``, one over the strength.
     kernel_norms_ : ndarray of the same shape
@@ -423,11 +423,11 @@ class NonlinearMKL(BaseKernelSearch):
     intercept_ : float or ndarray of shape (n_targets,)
         The constant ``b``.
     dual_gap_ : float
-        Relative duality gap of the model with its kernel: not a bound over other kernels.
+        Relative duality gap of the model with the kernel: not a bound over other kernels.
     n_iter_ : int
         Gradient steps, at least 1.
     solution_ : Solution or tuple of Solution
-        Certificate, history and message of each target.
+        Certificate, history and message of every target.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -435,14 +435,14 @@ class NonlinearMKL(BaseKernelSearch):
 
     See Also
     --------
-    PolynomialMKL : Weighs each product of columns by itself; a convex problem with a certificate over all of them.
+    PolynomialMKL : Weighs every product of columns by itself; a convex problem with a certificate over all.
     manykernels.discovery.discover_nonlinear : The search without an estimator.
 
     Notes
     -----
-    For ``degree`` above 1 the problem is not convex: what is found is a stationary point, and no bound on its distance
+    For ``degree`` above 1 the problem is not convex: what is found is a stationary point, and no bound on the distance
     from the global minimum is known. Weights of zero do not occur unless a column is constant: the gradient is never
-    positive, so that no weight ends below its reference.
+    positive, so no weight ends below the reference.
 
     References
     ----------

@@ -1,7 +1,7 @@
 """Models at fixed kernel weights, for all targets at once.
 
-With weights ``g`` the ridge penalty ``C/2 sum_m ||f_m||^2 / g_m`` is that of one kernel, ``K = sum_m g_m K_m``, that is
-centered if there is an intercept. In coefficients, ``f = K a + b``, the problem and its Newton systems are
+With weights ``g`` the ridge penalty ``C/2 sum_m ||f_m||^2 / g_m`` is that of a single kernel, ``K = sum_m g_m K_m``,
+that is centered if there is an intercept. In coefficients, ``f = K a + b``, the problem and the Newton systems are
 
     min_{a,b}  sum_i s_i l(y_i, f_i) + C/2 a'Ka,
     K (W K + C) da + K w db = -K (s l' + C a),   w'K da + w'1 db = -s'l',   W = diag(w),  w_i = s_i l''_i.
@@ -12,9 +12,9 @@ near one another. For the squared loss it is the system itself. Products with ``
 ``K (K + r I)^{-1} u = u - r (K + r I)^{-1} u``.
 
 An eigendecomposition ``K = U L U'`` takes as long as some twenty factors, and serves every strength and target: with
-``f = U L^{1/2} v + b`` the squared loss has its optimum in closed form. It is for many targets, and for few rows.
+``f = U L^{1/2} v + b`` the squared loss has the optimum in closed form. It is for many targets, and for few rows.
 
-Kernels that are features, such as projections on landmarks, need no matrix among samples: with ``f = Z v + b`` the
+Kernels that are features, for example projections on landmarks, need no matrix among samples: with ``f = Z v + b`` the
 penalty is ``C/2 v'v``, the Newton systems are ``Z'WZ + C``, and ``c Z'Z + C`` is what they are preconditioned by. A
 product with a system reads the features twice, and a factor takes a cube of their number, whatever the rows are.
 """
@@ -73,9 +73,9 @@ MOST_DOUBLE = 5_000  # rows up to which the kernel of the last fit is held in do
 
 @dataclass(frozen=True, eq=False)
 class AverageKernel:
-    """One kernel among training samples, and of new rows with them; models are in coefficients of its columns.
+    """One kernel among training samples, and of new rows with them; models are in coefficients of the columns.
 
-    Or in those of its eigenvectors, scaled to features, where it is decomposed; or of features that it is made of.
+    Or in those of the eigenvectors, scaled to features, where it is decomposed; or of features that it is made of.
     """
 
     features: Array  # (n, r): K, centered if there is an intercept, or U L^{1/2} of that, or Z, centered so
@@ -89,12 +89,12 @@ class AverageKernel:
     factors: list[_Factors] = field(default_factory=list)  # of many rows, those of the last system
 
     def functions(self, features: Array, coefficients: Array) -> Array:
-        """Return functions of rows with these features: columns of a kernel cancel in sums, eigenvectors do not."""
+        """Return functions of rows with the features: columns of a kernel cancel in sums, eigenvectors do not."""
         columns = self.values is None and self.gram is None
         return (exact_product if columns else product_in_precision)(features, coefficients)
 
     def expanded(self, coefficients: Array) -> Array:
-        """Return coefficients of the kernel, which sum to zero if there is an intercept, or of features as they are."""
+        """Return coefficients of the kernel, which sum to zero if there is an intercept, or of features unchanged."""
         if self.gram is not None:
             return coefficients
         if self.values is not None:
@@ -154,7 +154,7 @@ def largest_strengths(problems: Sequence[Problem], gram: Array) -> Array | None:
 
 @dataclass(frozen=True, eq=False)
 class AverageModels:
-    """One model a target, as coefficients of a kernel or of its features."""
+    """One model a target, as coefficients of a kernel or of the features."""
 
     kernel: AverageKernel | None  # None once it is let go
     coefficients: Array  # (n or r, K) float64
@@ -205,7 +205,7 @@ class AverageModels:
         return (coefficients * self.strengths).T, self.weights / self.strengths[:, None], intercepts
 
     def averages(self, kernels: Array) -> bool:
-        """Return True if exactly these kernels are known to take part."""
+        """Return True if exactly the kernels are known to take part."""
         return self.weights is not None and np.array_equal(np.flatnonzero(self.weights), kernels)
 
     @property
@@ -218,7 +218,7 @@ class AverageModels:
     def mean_of(models: Sequence[tuple[Array, AverageModels]], n_targets: int, n_rows: int) -> list[Solution] | None:
         """Return models of all rows to begin from: their dual coefficients are means over the models that know a row.
 
-        Each model comes after the places of its rows. None where some know fewer targets, as a fold may lack a class.
+        Every model comes after the places of the rows. None where some know fewer targets, as a fold may lack a class.
         """
         parts = [own.by_kernel for _, own in models]
         if any(len(intercepts) != n_targets for _, _, intercepts in parts):
@@ -239,7 +239,7 @@ def _uncertified(rho: Array, weights: Array, intercepts: Array) -> list[Solution
 
 
 def can_average(losses: Sequence[Loss]) -> bool:
-    """Whether these losses have the derivatives that the models need."""
+    """Whether the losses have the derivatives that the models need."""
     return all(not loss.couples_samples and loss.smooth and np.isfinite(loss.curvature_bound) for loss in losses)
 
 
@@ -267,7 +267,7 @@ def fit_averages(
 
 
 class _Factors:
-    """Cholesky factors of ``K + ratio I``, each for targets whose ratios are near it, in a precision of their own."""
+    """Cholesky factors of ``K + ratio I``, each for targets whose ratios are near it, in a separate precision."""
 
     def __init__(self, gram: Array, ratios: Array, dtype: Any = np.float64) -> None:
         self.ratios = np.empty_like(ratios)  # that of the factor of each target
@@ -282,7 +282,7 @@ class _Factors:
         self.trsm, self.trsv = get_blas_funcs(("trsm", "trsv"), (self.parts[0][1],))
 
     def serve(self, ratios: Array, dtype: Any = np.float64) -> bool:
-        """Return True if the factors are still near, in this precision."""
+        """Return True if the factors are still near, in the precision."""
         known = self.parts[0][1].dtype == dtype and len(ratios) == len(self.ratios)
         return known and bool((np.abs(np.log(ratios / self.ratios)) <= 2 * np.log(NEAR)).all())
 
@@ -303,7 +303,7 @@ class _Factors:
 
 
 def _factorized(gram: Array, ratio: float, dtype: Any = np.float64) -> tuple[Array, float]:
-    """Return a Cholesky factor and its ratio, a larger one where rounding leaves none: it conditions as well."""
+    """Return a Cholesky factor and the ratio, a larger one where rounding leaves none: it conditions as well."""
     while np.isfinite(ratio):
         matrix = gram.astype(dtype).T if gram.ndim == 2 else _unpacked(gram)  # column after column
         (potrf,) = get_lapack_funcs(("potrf",), (matrix,))
@@ -317,7 +317,7 @@ def _factorized(gram: Array, ratio: float, dtype: Any = np.float64) -> tuple[Arr
 
 
 def _unpacked(triangle: Array) -> Array:
-    """Return a matrix in double precision with this lower triangle, and zeros above."""
+    """Return a matrix in double precision with the lower triangle, and zeros above."""
     (tpttr,), n = get_lapack_funcs(("tpttr",), (triangle,)), (isqrt(8 * len(triangle) + 1) - 1) // 2
     return np.asarray(tpttr(n, triangle, uplo="L")[0].astype(np.float64, copy=False))
 
@@ -389,7 +389,7 @@ class _Newton(abc.ABC):
     def _length(
         self, a: Array, b: Array, scores: Array, way: tuple[Array, Array, Array], decrement: Array, values: Array
     ) -> Array:
-        """Halve the step of each target until its objective falls enough; zero where it does not fall at all."""
+        """Halve the step of every target until the objective falls enough; zero where it does not fall at all."""
         (step, shift, along), length = way, np.ones(a.shape[1])
         for _ in range(MOST_HALVINGS):
             new = self._objective(a + length * step, b + length * shift, scores + length * along)
@@ -400,7 +400,7 @@ class _Newton(abc.ABC):
         return np.where(new < values, length, 0.0)
 
     def _slopes(self, a: Array, b: Array, start: AverageModels | None) -> tuple[Array, Array] | None:
-        """Return what changed from a model of other strengths, for each unit of the logarithm."""
+        """Return what changed from a model of other strengths, for every unit of the logarithm."""
         if start is None or (start.strengths == self.strengths).any():
             return None
         way = np.log(start.strengths / self.strengths)
@@ -416,7 +416,7 @@ class _Newton(abc.ABC):
 
     @abc.abstractmethod
     def _gradient(self, slopes: Array, a: Array) -> Array:
-        """Return by what the objectives change with coefficients, where losses have these slopes."""
+        """Return by what the objectives change with coefficients, where losses have the slopes."""
 
     @abc.abstractmethod
     def _dual_of(self, step: Array, change: Array) -> Array:
@@ -428,7 +428,7 @@ class _Newton(abc.ABC):
 
 
 class _KernelNewton(_Newton):
-    """On a kernel, in coefficients of its columns."""
+    """On a kernel, in coefficients of the columns."""
 
     def __init__(
         self, kernel: AverageKernel, losses: Sequence[Loss], targets: Array, weight: Array, strengths: Array
@@ -469,7 +469,7 @@ class _KernelNewton(_Newton):
         return models
 
     def _scores(self, a: Array, b: Array) -> Array:
-        """Return ``K a + b``, column after column in memory like all that is of samples and targets."""
+        """Return ``K a + b``, column after column in memory like all of samples and targets."""
         return exact_product(self.gram, a) + b
 
     def _gradient(self, slopes: Array, a: Array) -> Array:
@@ -504,7 +504,7 @@ class _KernelNewton(_Newton):
     def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
         """Solve the Newton systems by preconditioned conjugate gradients, all targets in step; with changes of scores.
 
-        They end as soon as no step, with what is left of its system, promises more than ``little`` of the objective.
+        They end as soon as no step, with what is left of the system, promises more than ``little`` of the objective.
         """
         tiny, centered = np.finfo(float).tiny, self.kernel.centered
         means = np.maximum(curves.mean(axis=0), self.least_curvature)
@@ -567,7 +567,7 @@ class _FeatureNewton(_Newton):
     def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
         """Solve the Newton systems by preconditioned conjugate gradients, all targets in step; with changes of scores.
 
-        They end as soon as no step, with what is left of its system, promises more than ``little`` of the objective.
+        They end as soon as no step, with what is left of the system, promises more than ``little`` of the objective.
         """
         tiny, centered = np.finfo(float).tiny, self.kernel.centered
         means = np.maximum(curves.mean(axis=0), tiny)

@@ -14,7 +14,7 @@ def go_along(
     curves: Array, strengths: Array, energy: Array, way: Array, moved: Array, shift: Array, x: Array, along: Array,
     u: Array, out: Array,
 ) -> None:  # fmt: skip
-    """Go to the minimum of the model of each target along its conjugate direction, all (K, n) but (K,) numbers.
+    """Go to the minimum of the model of every target along the conjugate direction, all (K, n) but (K,) numbers.
 
     The direction ``way`` changes functions by ``moved`` and intercepts by ``shift``; ``x`` and ``along`` are what steps
     and changes of scores add up to, ``u`` is what is left of the gradient. Targets whose ``energy`` is zero stay. To

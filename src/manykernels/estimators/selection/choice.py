@@ -69,7 +69,7 @@ class CrossValidated(LearnsChoice):
 
     @property
     def _alpha_min_ratio(self) -> float:
-        """Smallest strength of a grid over its largest."""
+        """Smallest strength of a grid over the largest."""
         given = self._search_options.alpha_min_ratio
         return self._least_ratio if given is None else given
 
@@ -107,7 +107,7 @@ class CrossValidated(LearnsChoice):
         Returns
         -------
         MKLRegressorCV or MKLClassifierCV
-            This estimator, fitted.
+            The estimator, fitted.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class CrossValidated(LearnsChoice):
         Warns
         -----
         ConvergenceWarning
-            If a duality gap stays above ``tol``, or the search ended before its end.
+            If a duality gap stays above ``tol``, or the search ended before the end.
         UserWarning
             If the best strength is the first or the last of a given grid, or the score still rises where a search
             had to end.
@@ -194,7 +194,7 @@ class CrossValidated(LearnsChoice):
         *,
         exchangeable: bool,
     ) -> None:
-        """Choose strength and mixing of each of many targets, and learn all of them on all rows."""
+        """Choose strength and mixing of every of many targets, and learn all on all rows."""
 
         def opened(train: Array) -> tuple[Any, Problem, Array]:
             """Return kernels of the training rows of a fold, the problem of the first target, and all targets."""
@@ -286,7 +286,7 @@ class CrossValidated(LearnsChoice):
         held_out: list[HeldOut],
         opened: Callable[[Array], OpenedKernels],
     ) -> Folds:
-        """Return folds that learn their kernels from their own training rows; held-out rows are not looked at."""
+        """Return folds that learn their kernels from their training rows; held-out rows are not looked at."""
         stop = Event()
         return [
             Fold(partial(opened, train), held, stop, train[weight[train] > 0], begun_in)
@@ -303,7 +303,7 @@ class CrossValidated(LearnsChoice):
         *,
         by_target: bool,
     ) -> list[HeldOut]:
-        """Return the rows that each fold holds out, and how they are scored: by the loss unless a scorer is given.
+        """Return the rows that every fold holds out, and how they are scored: by the loss unless a scorer is given.
 
         ``metadata`` are those of the scorer, whose sample weights are multiplied by those of classes.
         """
@@ -355,7 +355,7 @@ class CrossValidated(LearnsChoice):
 
     @property
     def _searches(self) -> bool:
-        """Whether mixtures are searched, on grids of their own; not where classes or targets share their weights."""
+        """Whether mixtures are searched, on separate grids; not where classes or targets share their weights."""
         open_grid = self.alphas is None and tried_factors(self.kernel_penalties) is None
         return open_grid and self.outputs == "own" and self._named_penalty in ("auto", "ridge")
 
@@ -369,7 +369,7 @@ class CrossValidated(LearnsChoice):
         return "l1" if self.l1_ratios is None else "elasticnet"
 
     def _plain_estimator(self) -> BaseMKL:
-        """Return the plain estimator with these parameters; the penalty is named where a search decides it."""
+        """Return the plain estimator with the parameters; the penalty is named where a search decides it."""
         own = self._plain._get_param_names()
         given = {name: value for name, value in self.get_params(deep=False).items() if name in own}
         given["kernel_penalties"] = self._kernel_penalties
@@ -378,7 +378,7 @@ class CrossValidated(LearnsChoice):
 
     @property
     def _kernel_penalties(self) -> Any:
-        """Factors on the norms of kernels: of those that are tried the chosen ones, and the first before that."""
+        """Factors on the norms of kernels: of those tried the chosen ones, and the first before that."""
         tried = tried_factors(self.kernel_penalties)
         return self.kernel_penalties if tried is None else self.__dict__.get("kernel_penalties_", tried[0])
 
@@ -396,7 +396,7 @@ class CrossValidated(LearnsChoice):
         Returns
         -------
         MetadataRouter
-            Requests of this estimator, of the splitter, and of the scorer if one is given.
+            Requests of the estimator, of the splitter, and of the scorer if one is given.
 
         Examples
         --------
@@ -408,7 +408,7 @@ class CrossValidated(LearnsChoice):
         return router_of(self)
 
     def cv_frame(self) -> pd.DataFrame:
-        """Return a row for each candidate, in the order tried.
+        """Return a row for every candidate, in the order tried.
 
         Returns
         -------
@@ -455,7 +455,7 @@ class CrossValidated(LearnsChoice):
             self._decided, self._projected = self._projected, None
 
     def _at_given_strength(self, rows: Rows, *, projected: bool = False) -> BaseMKL:
-        """Return the plain estimator with these parameters, which knows the columns of these rows."""
+        """Return the plain estimator with the parameters, which knows the columns of the rows."""
         model = self._plain_estimator()
         model.kernels = self._projected if projected else self._decided
         model.n_features_in_ = len(rows) if self._takes_kernels else self.n_features_in_
@@ -464,7 +464,7 @@ class CrossValidated(LearnsChoice):
         return model
 
     def _grid(self, families: list[PenaltyFamily], whole: Callable[[], OpenedKernels]) -> PenaltyGrid:
-        """Return the strengths of each family."""
+        """Return the strengths of every family."""
         if self.alphas is not None:
             return PenaltyGrid(families, [checked_alphas(self.alphas)] * len(families))
         with blas_threads(len(whole().samples.kept), self._resources.n_jobs):

@@ -88,7 +88,7 @@ class ColdStartKFold(BaseCrossValidator):
             The pairs: positions or names. Anything with as many rows, if the pairs are ``groups``.
         y : ignored
         groups : table or array of shape (n_pairs, 2), optional
-            The pairs, where X is something else, such as a `KernelStack` of their kernels.
+            The pairs, where X is something else, for example a `KernelStack` of their kernels.
 
         Yields
         ------
@@ -133,7 +133,7 @@ class ColdStartKFold(BaseCrossValidator):
             yield ~np.any(held, axis=0), np.all(held, axis=0)
 
     def _folds(self, values: Array, kind: str, random: np.random.RandomState) -> Array:
-        """Return the fold of the member of each pair."""
+        """Return the fold of the member of every pair."""
         members, codes = np.unique(values, return_inverse=True)
         if len(members) < self.n_splits:
             raise InvalidInputError(f"{len(members)} {kind} cannot be spread over n_splits={self.n_splits} folds.")

@@ -1,6 +1,6 @@
 """Estimators that choose strength and mixing of the penalty by cross-validation.
 
-And nested cross-validation in one call: the score of the whole procedure, choice included.
+And nested cross-validation in a single call: the score of the whole procedure, choice included.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,17 +37,17 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
 
     One search decides how strong the penalty is and how far kernels are selected or averaged: from the block 1-norm
     over the elastic net to ridge, whose model is a kernel machine on the sum of the kernels. Averages are also tried of
-    the kernels on several columns, and of each kind or view of them alone, so that one well-chosen Gaussian is among
-    the candidates. Where the kernels are left to the estimator, narrower Gaussians of all columns, of a quarter and
-    an eighth of the median distance, are added to an average step by step. Every path goes from strong to weak
-    penalties, in coarse steps for as long as the score may rise, then in finer ones around the best; the choice
-    averages each score with its neighbors, so that no lucky strength decides. The averages
-    of all kernels, and of those on several columns, are to beat: one kind alone, or a selection, must be ahead of them
-    by more than half a standard error of the difference over the folds, a view alone ahead of
-    everything else by more than a whole one. It is a race: what takes time is tried at a few strengths in three
-    folds first, and given up where it is behind by more than half a standard error of the difference there, or a whole
-    one in all folds; where a fit is predicted to take long, with fewer rows before, and given up where it is behind at
-    all. The winner is learned anew on all samples, to ``tol`` and with its certificate.
+    the kernels on several columns, and of every kind or view of them alone, so one well-chosen Gaussian is among the
+    candidates. Where the kernels are left to the estimator, narrower Gaussians of all columns, of a quarter and an
+    eighth of the median distance, are added to an average step by step. Every path goes from strong to weak penalties,
+    in coarse steps for as long as the score may rise, then in finer ones around the best; the choice averages every
+    score with the neighbors, so no lucky strength decides. The averages of all kernels, and of those on several
+    columns, are to beat: one kind alone, or a selection, must be ahead of them by more than half a standard error of
+    the difference over the folds, a view alone ahead of everything else by more than a whole one. It is a race: what
+    takes time is tried at a few strengths in three folds first, and given up where it is behind by more than half a
+    standard error of the difference there, or a whole one in all folds; where a fit is predicted to take long, with
+    fewer rows before, and given up where it is behind at all. The winner is learned anew on all samples, to ``tol`` and
+    with the certificate.
 
     The empty model is among the candidates. Where y is more strongly related to the kernels than y in random order is
     (``noise_p_value_``), to be ahead of it in the mean will do; else half a standard error of the folds is asked for,
@@ -55,10 +55,9 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     size change places as wholes; where samples are not exchangeable (series, splits of your own) there is that
     warning unless the choice is ahead by a whole error. What is not ahead is the best constant, with a warning.
 
-    Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
-    them once. Averages take one sum of the kernels for all strengths, targets
-    and classes. Strengths are fractions of those at which next to nothing is left, for each target and class, so that
-    units do not matter.
+    Every fold learns standardization, widths and normalization of the kernels from its own training samples and builds
+    them once. Averages take one sum of the kernels for all strengths, targets and classes. Strengths are fractions of
+    those at which next to nothing is left, for every target and class, so units do not matter.
 
     With a named ``penalty`` or with ``alphas``, the grid of strengths is as given: by default it starts at the smallest
     ``alpha`` under which no kernel is selected and falls geometrically, and every strength is solved in every fold.
@@ -70,7 +69,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     loss : str or Loss, default="squared"
         Loss of a prediction.
     loss_parameters : LossParameters, dict or None, default=None
-        ``epsilon`` of ``"epsilon_insensitive"``, ``delta`` of ``"huber"``, ``tau`` of ``"quantile"``, such as
+        ``epsilon`` of ``"epsilon_insensitive"``, ``delta`` of ``"huber"``, ``tau`` of ``"quantile"``, for example
         ``{"tau": 0.9}``; see :class:`~manykernels.estimators.LossParameters`.
     penalty : "auto", str, dict or Regularizer, default="auto"
         "auto" searches strength and mixing; "ridge" without ``alphas`` searches the strength of the sum of all kernels.
@@ -82,12 +81,12 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     n_alphas : int, default=25
         Length of the grid; a search takes every third of it first, and goes on below it if that may help.
     l1_ratios : float or sequence of float or None, default=None
-        Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is 0.5 for elastic nets, and
-        (1, 0.5, 0) for a search, which leaves out what cannot win; those that are given are all followed.
+        Mixtures to try, each on a separate path: 1 selects, 0 averages. None is 0.5 for elastic nets, and (1, 0.5, 0)
+        for a search, which leaves out what cannot win; those given are all followed.
     q, p, eta : float
         Shape of the penalties ``"lq"`` and ``"group_elasticnet"``, ``"lp_ball"``, and ``"elasticnet_ball"``.
     cv : int, splitter or iterable, default=None
-        Folds of K-fold selection (5 by default, or one a sample), or any splitter of scikit-learn, such as
+        Folds of K-fold selection (5 by default, or one a sample), or any splitter of scikit-learn, for example
         ``ShuffleSplit`` for hold-out selection.
     scoring : str, callable or None, default=None
         None is minus the mean loss of held-out rows, the loss that is minimized: squared or pinball errors, half the
@@ -96,7 +95,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         How the search goes: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``keep_folds``; see
         :class:`~manykernels.estimators.Search`.
     outputs : {"own", "shared"}, default="own"
-        Whether all targets share one set of kernel weights.
+        Whether all targets share a single set of kernel weights.
     solver : str or Solver, default="auto"
         Solver of every problem; of averages only unless "auto".
     fit_intercept : bool, default=True
@@ -115,7 +114,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     Attributes
     ----------
     alpha_ : float or ndarray of shape (n_outputs,)
-        The chosen strength; of each target or class where they differ.
+        The chosen strength; of every target or class where they differ.
     l1_ratio_ : float, ndarray or None
         What the penalty ``"elasticnet"`` of a plain estimator needs for the same model of all kernels.
     kernel_penalties_ : array-like, dict or None
@@ -128,7 +127,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     best_score_ : float
         Mean score of the choice over the folds.
     best_index_ : int
-        Its row in ``cv_results_``.
+        The row in ``cv_results_``.
     best_per_target_ : ndarray of shape (n_targets,) or None
         Rows of the choices for several targets, after a search.
     cv_results_ : DataFrame
@@ -223,17 +222,17 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
 
     One search decides how strong the penalty is and how far kernels are selected or averaged: from the block 1-norm
     over the elastic net to ridge, whose model is a kernel machine on the sum of the kernels. Averages are also tried of
-    the kernels on several columns, and of each kind or view of them alone, so that one well-chosen Gaussian is among
-    the candidates. Where the kernels are left to the estimator, narrower Gaussians of all columns, of a quarter and
-    an eighth of the median distance, are added to an average step by step. Every path goes from strong to weak
-    penalties, in coarse steps for as long as the score may rise, then in finer ones around the best; the choice
-    averages each score with its neighbors, so that no lucky strength decides. The averages
-    of all kernels, and of those on several columns, are to beat: one kind alone, or a selection, must be ahead of them
-    by more than half a standard error of the difference over the folds, a view alone ahead of
-    everything else by more than a whole one. It is a race: what takes time is tried at a few strengths in three
-    folds first, and given up where it is behind by more than half a standard error of the difference there, or a whole
-    one in all folds; where a fit is predicted to take long, with fewer rows before, and given up where it is behind at
-    all. The winner is learned anew on all samples, to ``tol`` and with its certificate.
+    the kernels on several columns, and of every kind or view of them alone, so one well-chosen Gaussian is among the
+    candidates. Where the kernels are left to the estimator, narrower Gaussians of all columns, of a quarter and an
+    eighth of the median distance, are added to an average step by step. Every path goes from strong to weak penalties,
+    in coarse steps for as long as the score may rise, then in finer ones around the best; the choice averages every
+    score with the neighbors, so no lucky strength decides. The averages of all kernels, and of those on several
+    columns, are to beat: one kind alone, or a selection, must be ahead of them by more than half a standard error of
+    the difference over the folds, a view alone ahead of everything else by more than a whole one. It is a race: what
+    takes time is tried at a few strengths in three folds first, and given up where it is behind by more than half a
+    standard error of the difference there, or a whole one in all folds; where a fit is predicted to take long, with
+    fewer rows before, and given up where it is behind at all. The winner is learned anew on all samples, to ``tol`` and
+    with the certificate.
 
     The empty model is among the candidates. Where y is more strongly related to the kernels than y in random order is
     (``noise_p_value_``), to be ahead of it in the mean will do; else half a standard error of the folds is asked for,
@@ -241,9 +240,9 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     size change places as wholes; where samples are not exchangeable (series, splits of your own) there is that
     warning unless the choice is ahead by a whole error. What is not ahead is the best constant, with a warning.
 
-    Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
+    Every fold learns standardization, widths and normalization of the kernels from its own training samples and builds
     them once. Averages take one sum of the kernels for all strengths, targets and classes. Strengths are fractions of
-    those at which next to nothing is left, for each target and class, so that units do not matter.
+    those at which next to nothing is left, for every target and class, so units do not matter.
 
     With a named ``penalty`` or with ``alphas``, the grid of strengths is as given: by default it starts at the smallest
     ``alpha`` under which no kernel is selected and falls geometrically, and every strength is solved in every fold.
@@ -264,28 +263,28 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     n_alphas : int, default=25
         Length of the grid; a search takes every third of it first, and goes on below it if that may help.
     l1_ratios : float or sequence of float or None, default=None
-        Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is 0.5 for elastic nets, and
-        (1, 0.5, 0) for a search, which leaves out what cannot win; those that are given are all followed.
+        Mixtures to try, each on a separate path: 1 selects, 0 averages. None is 0.5 for elastic nets, and (1, 0.5, 0)
+        for a search, which leaves out what cannot win; those given are all followed.
     q, p, eta : float
         Shape of the penalties ``"lq"`` and ``"group_elasticnet"``, ``"lp_ball"``, and ``"elasticnet_ball"``.
     cv : int, splitter or iterable, default=None
-        Folds of stratified K-fold selection (5 by default, or one for each sample of the largest class), or any
+        Folds of stratified K-fold selection (5 by default, or one for every sample of the largest class), or any
         splitter of scikit-learn.
     scoring : str, callable or None, default=None
-        None is minus the mean loss of held-out rows, the loss that is minimized, summed over classes that are learned
-        one against the rest: a proper score, which the share of correct labels (``"accuracy"``) is not. Margins of
-        hinge losses tell no probability: they are scored by the logistic loss after calibration.
+        None is minus the mean loss of held-out rows, the loss that is minimized, summed over classes learned one
+        against the rest: a proper score, which the share of correct labels (``"accuracy"``) is not. Margins of hinge
+        losses tell no probability: they are scored by the logistic loss after calibration.
     search : Search, dict or None, default=None
         How the search goes: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``keep_folds``; see
         :class:`~manykernels.estimators.Search`.
     outputs : {"own", "shared"}, default="own"
-        Whether all classes share one set of kernel weights.
+        Whether all classes share a single set of kernel weights.
     solver : str or Solver, default="auto"
         Solver of every problem; of averages only unless "auto".
     fit_intercept : bool, default=True
         Whether to learn the constant.
     class_weight : dict, "balanced" or None, default=None
-        Factors on the sample weights of each class, in the loss and in the score.
+        Factors on the sample weights of every class, in the loss and in the score.
     kernel_penalties : array-like of shape (n_kernels,), dict, list of dict or None, default=None
         Factors on the norms inside the penalty. Of several dictionaries each is tried, on paths of the block 1-norm
         where the penalty is "auto": ``[{"* x *": 1}, {"* x *": 2}]`` chooses how much more pairs cost.
@@ -300,7 +299,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     Attributes
     ----------
     alpha_ : float or ndarray of shape (n_outputs,)
-        The chosen strength; of each target or class where they differ.
+        The chosen strength; of every target or class where they differ.
     l1_ratio_ : float, ndarray or None
         What the penalty ``"elasticnet"`` of a plain estimator needs for the same model of all kernels.
     kernel_penalties_ : array-like, dict or None
@@ -313,7 +312,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     best_score_ : float
         Mean score of the choice over the folds.
     best_index_ : int
-        Its row in ``cv_results_``.
+        The row in ``cv_results_``.
     best_per_target_ : ndarray of shape (n_targets,) or None
         Rows of the choices for several targets, after a search.
     cv_results_ : DataFrame
@@ -405,7 +404,7 @@ class NestedScores:
     Attributes
     ----------
     scores : (n_folds,) float64
-        Of every outer fold, by models that were chosen and learned without it.
+        Of every outer fold, by models chosen and learned without it.
     chosen : DataFrame
         A row an outer fold: ``score``, ``n_train``, ``n_test``, ``n_kernels``, and what was chosen.
     estimators : list
@@ -452,13 +451,13 @@ def nested_cross_validation(
     """Score an estimator that chooses its own parameters, on samples that had no part in the choice.
 
     In every outer fold a clone chooses and learns on the training samples alone: its own cross-validation, the widths
-    and normalization of its kernels, its model. It is then scored on the held-out samples. Only which kernels there are
+    and normalization of the kernels, the model. It is then scored on the held-out samples. Only which kernels there are
     is decided by all samples, where gaps or kinds of columns decide it: see :meth:`KernelBank.resolve`.
 
     Parameters
     ----------
     estimator : estimator
-        :class:`MKLClassifierCV`, :class:`MKLRegressorCV`, or any other estimator, such as ``GridSearchCV``.
+        :class:`MKLClassifierCV`, :class:`MKLRegressorCV`, or any other estimator, for example ``GridSearchCV``.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
         Samples.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
@@ -471,12 +470,12 @@ def nested_cross_validation(
     scoring : str, callable or None, default=None
         None is the ``score`` method: accuracy, or the coefficient of determination.
     n_jobs : int or None, default=None
-        Outer folds in parallel processes, in joblib's convention; each takes one thread for linear algebra then.
+        Outer folds in parallel processes, in joblib's convention; each takes a single thread for linear algebra then.
 
     Returns
     -------
     NestedScores
-        Scores, what each fold chose, fitted estimators, predictions.
+        Scores, what every fold chose, fitted estimators, predictions.
 
     Raises
     ------

@@ -121,7 +121,7 @@ class HeldOut:
     by_target: bool = True  # whether each target of a regression is scored for itself
 
     def score(self, model: BaseMKL, losses: Sequence[Any], scores: Array, complete: Callable[[], BaseMKL]) -> Array:
-        """Return the scores of a model, (T,), from its decision values at these rows."""
+        """Return the scores of a model, (T,), from the decision values at the rows."""
         if self.scorer is None:
             found = -mean_losses(losses, encoded_like(model, self.target), scores, self.weight)
             single = hasattr(model, "classes_") or not self.by_target
@@ -147,7 +147,7 @@ class HeldOut:
 
 
 def empty_models(problems: Sequence[Problem]) -> list[tuple[Array, float]]:
-    """Return dual norms and loss of the best constant of each problem, for all mixtures: one pass each.
+    """Return dual norms and loss of the best constant of every problem, for all mixtures: a single pass each.
 
     One pass for all where kernels are evaluated whenever they are read.
     """
@@ -174,7 +174,7 @@ def _empty_norms(problems: Sequence[Problem]) -> list[Array]:
 def on_stored(
     training: Training, problems: list[Problem], memory_budget: int | str | None, *, dtype: Any = None
 ) -> list[Problem]:
-    """Return problems for solvers that read kernels often: on matrices that are held, where they fit the memory."""
+    """Return problems for solvers that read kernels often: on matrices held, where they fit the memory."""
     stack = training.stack
     if not stack.evaluates:
         return problems
@@ -225,7 +225,7 @@ class OpenedKernels:
 
     @cached_property
     def empty(self) -> list[tuple[Array, float]]:
-        """Dual norms and losses of the best constants; factors give those of kernels that are not projected."""
+        """Dual norms and losses of the best constants; factors give those of kernels not projected."""
         if not self.projects:
             return empty_models(self.problems)
         pairs = zip(self.names, self.selecting.names, strict=True)
@@ -250,8 +250,8 @@ class OpenedKernels:
     def enough(self) -> float:
         """Mean score by the loss of labels from which on nothing is left to gain; infinite for numbers.
 
-        Labels that are all told right prove no loss below one over all of them: the next may be wrong, with a chance of
-        one in as many. Of classes that kernels separate scores would rise without an end.
+        Labels that are all told right prove no loss below one over all: the next may be wrong, with a chance of one in
+        as many. Of classes that kernels separate scores would rise without an end.
         """
         return -1.0 / len(self.samples.weight) if self.problems[0].loss.task == "classification" else np.inf
 
@@ -279,7 +279,7 @@ class OpenedKernels:
         return 0 if not stack.evaluates else 4 * stack.n_rounded_entries if self._single else 8 * stack.n_entries
 
     def held_bytes(self, family: Any, held_out: HeldOut) -> int:
-        """Return what is held from a strength of a family to the next: its matrices, or the sum of them."""
+        """Return what is held from a strength of a family to the next: the matrices, or the sum of them."""
         n, size = self.training.stack.n_samples, self._average_dtype(held_out).itemsize
         if not self.averages(family):
             return self.stored_bytes
@@ -292,7 +292,7 @@ class OpenedKernels:
     def room(self) -> int:
         """Bytes of matrices that folds may hold together, for a search to take no more than twice what a fit takes.
 
-        The fold at its turn has working arrays as well.
+        The fold at the turn has working arrays as well.
         """
         first, stack = self.problems[0], self.training.stack
         anew = stack.evaluates or stack.has_factors  # else nothing is held but what there is
@@ -304,7 +304,7 @@ class OpenedKernels:
         return 0 if plan is None else plan.at_fraction(default_fraction(len(self.samples.weight))).room_for_folds
 
     def stored(self) -> list[Problem]:
-        """Return the problems on matrices that are held, until they are let go."""
+        """Return the problems on matrices held, until they are let go."""
         if self._stored is None:
             budget, dtype = self.model._resources.memory_budget, np.float32 if self._single else None
             self._stored = on_stored(self.training, self.problems, budget, dtype=dtype)
@@ -345,11 +345,11 @@ class OpenedKernels:
         return self.selecting._solved(family, strength, held_out, start, solved)
 
     def outlasting(self, model: Any) -> Any:
-        """Return a model without the matrix of its kernel."""
+        """Return a model without the matrix of the kernel."""
         return model.without_kernel() if isinstance(model, AverageModels) else model
 
     def averages(self, family: Any) -> bool:
-        """Whether models come from one sum of kernels, without matrices of each that are held."""
+        """Whether models come from one sum of kernels, without matrices of every held."""
         if not family.averages or not can_average(self._losses):
             return False
         return not self.training.without_matrix or stands_as_features(self.training, family.kernels)
@@ -390,7 +390,7 @@ class OpenedKernels:
         return self._held_out[1]
 
     def _choice(self, family: Family) -> SolverChoice:
-        """Return the choice of solvers for the kernels of a family, which its strengths share."""
+        """Return the choice of solvers for the kernels of a family, which the strengths share."""
         if id(family) not in self._choices:
             model, resources = self.model, self.model._resources
             settings = {"tol": self.tol, "max_iter": resources.max_iter, "random_state": model.random_state}
@@ -478,7 +478,7 @@ Folds = list[OpenFold]
 
 
 def begun(opened: OpenedKernels, rows: Array, folds: Folds, family: Any, strength: float) -> list[Solution] | None:
-    """Return models of folds of some of these rows to start from.
+    """Return models of folds of some of the rows to start from.
 
     Averages are those of all folds, others have the functions of the first, without part of the other rows. None where
     there are none, or where Newton's method is better started afresh.
@@ -505,7 +505,7 @@ def begun(opened: OpenedKernels, rows: Array, folds: Folds, family: Any, strengt
 
 
 def begun_in(fold: OpenFold, family: Any, strength: float, fewer: OpenFold | None = None) -> list[Solution] | None:
-    """Return where the first model of a family in a fold begins: the model of a fold of fewer of its rows."""
+    """Return where the first model of a family in a fold begins: the model of a fold of fewer of the rows."""
     opened = fold.opened
     if fewer is None or fold.rows is None or opened.averages(family):
         return None

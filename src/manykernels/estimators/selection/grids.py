@@ -1,4 +1,4 @@
-"""Grids: the strengths of given penalties, all of them or as far down as the score of held-out rows does not fall."""
+"""Grids: the strengths of given penalties, all or as far down as the score of held-out rows does not fall."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PenaltyGrid:
-    """Families of penalties, each with its strengths in decreasing order: all are tried, or those a walk comes to."""
+    """Families of penalties, each with the strengths in decreasing order: all are tried, or those a walk comes to."""
 
     counts: ClassVar[str] = "models of the folds"
     races: ClassVar[bool] = False  # families are not compared before their end
@@ -40,7 +40,7 @@ class PenaltyGrid:
     def laid_out(
         cls, families: list[PenaltyFamily], whole: OpenedKernels, n_alphas: int, alpha_min_ratio: float
     ) -> PenaltyGrid:
-        """Return grids of strengths from the largest useful one down, on these rows."""
+        """Return grids of strengths from the largest useful one down, on the rows."""
         largest = [family.alpha_max(family.posed(whole.problems, whole.names)) for family in families]
         if not all(largest):  # where there is nothing to gain, one strength is as good as any
             return cls(families, [np.ones(1)] * len(families))
@@ -84,10 +84,10 @@ class PenaltyGrid:
         return [*tried, *self.unscored(len(kept))[most:]] if tried else []
 
     def _walked(self, folds: Rung) -> list[Candidate]:
-        """Return every candidate after a walk down each family, with the scores of all folds.
+        """Return every candidate after a walk down every family, with the scores of all folds.
 
-        Folds are opened one at a time, at each call of the walk anew. Of a walk that ends before any strength was tried
-        in all folds, the first fold counts.
+        Folds are opened one at a time, at every call of the walk anew. Of a walk that ends before any strength was
+        tried in all folds, the first fold counts.
         """
         found, first, start = self.unscored(len(folds.folds)), self.unscored(), 0
         constants = np.full((len(folds.folds), 1), np.nan)
@@ -131,7 +131,7 @@ class PenaltyGrid:
         return try_at
 
     def _tried(self, folds: Rung) -> Iterator[tuple[int, Candidate]]:
-        """Yield the number of a fold with the score of its next candidate."""
+        """Yield the number of a fold with the score of the next candidate."""
         for number, fold in enumerate(folds.folds):
             with blas_threads(len(fold.opened.samples.kept), folds.workers):
                 for family, alpha in self.asked:

@@ -1,6 +1,6 @@
-"""What the chosen model says of the rows that each fold held out: predictions, and what they lose without a column.
+"""What the chosen model says of the rows that every fold held out: predictions, and what they lose without a column.
 
-The folds are still open when the choice is made, so that it costs one more model a fold, of the chosen strength alone.
+The folds are still open when the choice is made, so it costs one more model a fold, of the chosen strength alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Recording(HeldOut):
     said: list[tuple[Array, Any]] = field(default_factory=list)  # scores (n, K), and the model
 
     def score(self, model: BaseMKL, losses: Sequence[Any], scores: Array, complete: Callable[[], BaseMKL]) -> Array:
-        """Note scores and model, without what its functions have been evaluated by: all folds are kept."""
+        """Note scores and model, without what the functions have been evaluated by: all folds are kept."""
         self.said.append((scores, complete()))
         self.said[-1][1]._expansion.let_go()
         return np.zeros(scores.shape[1])
@@ -62,7 +62,7 @@ def recording(folds: Sequence[Fold[OpenedKernels, HeldOut]]) -> Iterator[list[Re
 
 @dataclass(frozen=True, eq=False)
 class FoldModel:
-    """What predicts new rows in a fold: functions of its model, or of the models that its targets have of their own."""
+    """What predicts new rows in a fold: functions of the model, or of the models that the targets have of their own."""
 
     rows: Array  # (n,) int: positions of the rows that it held out, among all
     shown: Array  # (n, ...): what it says of them, as users see it: predictions, probabilities, decisions
@@ -71,7 +71,7 @@ class FoldModel:
     own: Array  # (K,) int: which of the expansions each target takes
 
     def says(self, model: Any, X: Any, method: str = "predict") -> Array:
-        """Return what a method of the final model says of rows by the functions of this fold."""
+        """Return what a method of the final model says of rows by the functions of the fold."""
         each = [
             model._predicting(expansion, intercepts, model._loss)._scores(X)
             for expansion, intercepts in zip(self.expansions, self.intercepts, strict=True)
@@ -84,7 +84,7 @@ Parts = tuple["FoldModel", "Array", LeftOut]  # a fold's model, its active kerne
 
 
 def said_of(held: Recording, rows: Array, columns: Sequence[Sequence[int]]) -> Parts:
-    """Return the model of a fold of which its noted models have these targets each, and the parts of its scores."""
+    """Return the model of a fold of which the noted models have the targets each, and the parts of the scores."""
     models = [model for _, model in held.said]
     expansions = tuple(model._expansion for model in models)
     kernels = np.unique(np.concatenate([expansion.active for expansion in expansions])).astype(np.intp)
@@ -117,7 +117,7 @@ class KeepsHeldOut(BaseMKL):
     """The part of the estimators with built-in cross-validation that keeps what folds say of the choice."""
 
     def _record(self, folds: Rung, found: list[Candidate], splits: list[Split]) -> None:
-        """Note what the folds say of the candidate, or those of each target, that was chosen."""
+        """Note what the folds say of the candidate, or those of every target, that was chosen."""
         best = [self.best_index_] if self.best_per_target_ is None else self.best_per_target_
         chosen = list(dict.fromkeys(int(index) for index in best))
         with recording(folds.folds) as held:
@@ -232,7 +232,7 @@ def _apart(target: Array, fold: int, losses: Sequence[Any]) -> Array:
 
 
 def _by_row(models: Sequence[FoldModel], n_rows: int) -> Array:
-    """Return what the folds say of each row, the mean of several, NaN for rows that none held out."""
+    """Return what the folds say of every row, the mean of several, NaN for rows that none held out."""
     total, count = np.zeros((n_rows, *models[0].shown.shape[1:])), np.zeros(n_rows)
     for own in models:
         np.add.at(total, own.rows, own.shown)

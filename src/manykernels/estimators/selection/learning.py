@@ -1,4 +1,4 @@
-"""The last fit of a search: the best strength or mixture, learned on all rows, and its warnings."""
+"""The last fit of a search: the best strength or mixture, learned on all rows, and the warnings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -76,7 +76,7 @@ class LearnsChoice(KeepsHeldOut):
         whole: OpenedKernels,
         evidence: Callable[[int], Evidence],
     ) -> list[Candidate]:
-        """Keep the best candidate, of each target and of all together; return all candidates."""
+        """Keep the best candidate, of every target and of all together; return all candidates."""
         candidates = found or [tried.unscored(len(whole.samples.weight), len(whole.problems))]
         if found:
             self._check_scores(found)
@@ -99,7 +99,7 @@ class LearnsChoice(KeepsHeldOut):
         time_limit: float | None,
         levels: Sequence[NoiseLevel],
     ) -> None:
-        """Learn the mixtures that were chosen on all rows, in the time that is left, from where they ``begin``."""
+        """Learn the mixtures chosen on all rows, in the time left, from where they ``begin``."""
         total = whole.samples.total_weight
         best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(whole.problems)
         mine = [found[index] for index in best]
@@ -142,7 +142,7 @@ class LearnsChoice(KeepsHeldOut):
         self._warn_of_unfinished(found, f"of a relative gap of {self._fold_tol:g}: raise max_iter, or loosen fold_tol")
 
     def _learn_default(self, candidate: Candidate, samples: Samples, loss: Loss, time_limit: float | None) -> None:
-        """Learn what a plain estimator would, in the way that is fastest for one fit: nothing was scored."""
+        """Learn what a plain estimator would, in the way that is fastest for a single fit: nothing was scored."""
         mixing, plain = candidate.family.mixing, self._plain_estimator()
         plain.set_params(penalty=candidate.family.penalty, l1_ratio=mixing)
         penalty, asked = plain._checked_penalty(samples.total_weight), relative_strength(AUTO)
@@ -167,7 +167,7 @@ class LearnsChoice(KeepsHeldOut):
         )
 
     def _warn_of_grid(self, candidates: list[Candidate], folds: Rung, evidence: Evidence, *, exchanges: bool) -> None:
-        """Warn of a choice at an end of its grid, and of given strengths at which nothing is found."""
+        """Warn of a choice at an end of the grid, and of given strengths at which nothing is found."""
         own = of_family(candidates, candidates[self.best_index_].family)
         first, last = self.best_index_ == own[0], self.best_index_ == own[-1]
         nothing = first and self.alphas is None  # which has been said

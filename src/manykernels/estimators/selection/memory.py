@@ -68,8 +68,8 @@ def plan_of_search(
 ) -> tuple[MemoryPlan | None, tuple[str, str]]:
     """Return what a search, an estimator itself, for the strength of a plain one holds; None for kernels of pairs.
 
-    With it how kernels are held, for averages and for what selects: as factors or as matrices. Kernels that are
-    selected are those of the ``projected`` estimator, where there is one.
+    With it how kernels are held, for averages and for what selects: as factors or as matrices. Kernels selected are
+    those of the ``projected`` estimator, where there is one.
     """
     mixtures, n = search._searches, len(samples.rows)
     penalty = BlockL1(1.0) if mixtures else search._families()[0].at(1.0, 1.0)
@@ -177,17 +177,17 @@ def plan_search(
 ) -> MemoryPlan:
     """Return what a search over folds holds, from few kernels that take part to many.
 
-    On factors folds have columns, spectra and models of their own, all of them or of a grid one at a time; and one at a
-    time has functions in pieces, unless those of several fit beside what a fit takes. On matrices it is the largest of
-    four: sums of the kernels of the folds that fit side by side, matrices of those that do, a product of the
-    kernels with permuted targets, the fit of what was chosen.
+    On factors folds have columns, spectra and separate models, all or of a grid one at a time; and one at a time has
+    functions in pieces, unless those of several fit beside what a fit takes. On matrices it is the largest of four:
+    sums of the kernels of the folds that fit side by side, matrices of those that do, a product of the kernels with
+    permuted targets, the fit of what was chosen.
 
     Parameters
     ----------
     plan : MemoryPlan
         Of the kernels on all rows as the search holds them.
     fit : MemoryPlan
-        Of one fit: folds that are open side by side may take as much once more.
+        Of a single fit: folds that are open side by side may take as much once more.
     n_folds : int
     n_rounded : float, optional
         Kernels whose triangles are held in single precision, where those among points that repeat take a part of one.
@@ -199,12 +199,12 @@ def plan_search(
         Whether kernels that are matrices for averages are factors for what selects; matrices of folds of about half of
         the rows, which go first, cost little.
     projected : bool
-        Whether these factors are of kernels on landmarks, and averages of the exact kernels.
+        Whether the factors are of kernels on landmarks, and averages of the exact kernels.
     landmarks : sequence of int
-        Their numbers, of kernels of several columns that are projected on some: folds have features of their own, and
+        Their numbers, of kernels of several columns that are projected on some: folds have separate features, and
         averages are sums of these.
     rounded : bool
-        Whether folds have these features in single precision.
+        Whether folds have the features in single precision.
     selects, chooses : bool
         Whether anything but averages is tried, not of many targets; and whether averages of all kinds are.
     n_targets : int
@@ -276,7 +276,7 @@ def _of_sums(rows: int, n_samples: int, n_folds: int, room: int) -> int:
 
 
 def _of_average(n_samples: int) -> int:
-    """Return the memory of the last fit of an average: the sum of the kernels, and its factor."""
+    """Return the memory of the last fit of an average: the sum of the kernels, and the factor."""
     return FLOOR_BYTES + (16 if n_samples <= MOST_DOUBLE else 12) * n_samples**2
 
 
@@ -291,7 +291,7 @@ def _of_exact_averages(fit: MemoryPlan, n_folds: int, landmarks: Sequence[int], 
 
 
 def _allowed(plan: MemoryPlan, of_fit: str = "") -> MemoryPlan:
-    """Return the plan of a search; refuse it in words where its budget is too small."""
+    """Return the plan of a search; refuse it in words where the budget is too small."""
     if plan.least_nbytes > plan.budget:
         raise MemoryBudgetError(
             f"A search over {plan.n_folds} folds of {plan.n_kernels} kernels on {plan.n_samples} samples takes "
@@ -316,7 +316,7 @@ def plan_given(
     """Return what a search over folds holds beside kernels that came as matrices, of which folds copy their parts.
 
     Copies of several folds are held together as far as they fit beside what a fit takes, of a grid one. A fold of most
-    of the rows reads the matrices as they are.
+    of the rows reads the matrices unchanged.
 
     Examples
     --------
@@ -373,5 +373,5 @@ def _of_factors(
 
 
 def _side_by_side(nbytes: int, n_folds: int, room: int) -> int:
-    """Return how many folds hold so many bytes each at once: all, or as many as leave room for the one at its turn."""
+    """Return how many folds hold so many bytes each at once: all, or as many as leave room for the one at the turn."""
     return n_folds if n_folds * nbytes <= room else max(room // max(nbytes, 1), 1)

@@ -58,7 +58,7 @@ class PenaltyFamily:
             raise InvalidInputError(f"{self.penalty!r} already has its parameters; drop {sorted(self.parameters)}.")
 
     def at(self, alpha: float, total_weight: float) -> Regularizer:
-        """Return the penalty of strength ``alpha`` relative to the mean loss, for samples of this total weight."""
+        """Return the penalty of strength ``alpha`` relative to the mean loss, for samples of the total weight."""
         if not isinstance(self.penalty, (str, Mapping)):
             return replace(self.penalty, strength=strength_from_alpha(alpha, total_weight))
         return get_regularizer(self.penalty, strength_from_alpha(alpha, total_weight), **self.parameters)
@@ -75,7 +75,7 @@ class PenaltyFamily:
         return False
 
     def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
-        """Return the problems under the kernel penalties of this family."""
+        """Return the problems under the kernel penalties of the family."""
         if self.factors is None:
             return problems
         return [replace(problem, kernel_penalties=kernel_factors(self.factors, names)) for problem in problems]
@@ -85,7 +85,7 @@ class PenaltyFamily:
         return fit
 
     def penalties(self, strength: float, opened: OpenedKernels) -> list[Regularizer]:
-        """Return the penalty of each problem at a strength relative to the mean loss of some rows."""
+        """Return the penalty of every problem at a strength relative to the mean loss of some rows."""
         return [self.at(strength, opened.samples.total_weight)] * len(opened.problems)
 
     @property
@@ -100,7 +100,7 @@ class PenaltyFamily:
         return {"alpha": strength} | ratio | factors
 
     def settings(self, strength: float) -> dict[str, Any]:
-        """Return the parameters of an estimator at a given strength that tell this model."""
+        """Return the parameters of an estimator at a given strength that tell the model."""
         return {"alpha": strength} | ({} if self.factors is None else {"kernel_penalties": self.factors})
 
     def alpha_max(self, problems: list[Problem]) -> float:
@@ -127,7 +127,7 @@ class PenaltyFamily:
 
 
 def penalty_families(penalty: Penalty, parameters: dict[str, Any], l1_ratios: ArrayLike | None) -> list[PenaltyFamily]:
-    """Return a penalty with these parameters, once for each of the ratios where it has one and some are to be tried."""
+    """Return a penalty with the parameters, once for each of the ratios where it has one and some are to be tried."""
     named = "l1_ratio" in parameters_of(penalty)
     if l1_ratios is None or not (named or with_l1_ratio(penalty, 0.5) != with_l1_ratio(penalty, 1.0)):
         return [PenaltyFamily(penalty, parameters | ({"l1_ratio": 0.5} if named else {}))]
@@ -138,7 +138,7 @@ def penalty_families(penalty: Penalty, parameters: dict[str, Any], l1_ratios: Ar
 
 
 def tried_factors(kernel_penalties: Any) -> list[Any] | None:
-    """Return the kernel penalties to be tried one after the other, None where there is one answer.
+    """Return the kernel penalties to be tried in turn, None where there is one answer.
 
     Factors of kernels are a vector or a dictionary; to be tried is a list of dictionaries.
     """
@@ -225,7 +225,7 @@ class Mixture:
         return self.mixing == 0.0
 
     def pose(self, problem: Problem) -> Problem:
-        """Return the problem on these kernels, read in place, with penalties that stand for the weights."""
+        """Return the problem on the kernels, read in place, with penalties that stand for the weights."""
         if (self.weights == 1.0).all():
             return problem
         kept = self.kernels
@@ -235,11 +235,11 @@ class Mixture:
         return replace(problem, stack=own, kernel_penalties=penalties)
 
     def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
-        """Return the problems on these kernels."""
+        """Return the problems on the kernels."""
         return [self.pose(problem) for problem in problems]
 
     def embedded(self, fit: Fit, problems: Sequence[Problem]) -> Fit:
-        """Return solutions on these kernels as models on all kernels: the others have weight zero."""
+        """Return solutions on the kernels as models on all kernels: the rest have weight zero."""
         if len(self.kernels) == len(self.weights):
             return fit
         whole = [replace(own, regularizer=posed.regularizer) for own, posed in zip(problems, fit.problems, strict=True)]
@@ -255,7 +255,7 @@ class Mixture:
         return Fit(whole, solutions, self._placed(fit.norms))
 
     def _renamed(self, functions: Any, stack: Any) -> Any:
-        """Return functions of factors under the numbers that their kernels have among all; others as they are."""
+        """Return functions of factors under the numbers that their kernels have among all; others unchanged."""
         if not stack.has_factors:
             return functions
         own = tuple(replace(part, kernel=int(self.kernels[part.kernel])) for part in functions.components)
@@ -272,11 +272,11 @@ class Mixture:
         return Scale(self.mixing, 1.0, 1.0).at(1.0)
 
     def l1_ratios(self, opened: OpenedKernels) -> list[float]:
-        """Return the share of the norms in the penalty of each target."""
+        """Return the share of the norms in the penalty of every target."""
         return [scale.l1_ratio for scale in self._scales_in(opened)]
 
     def scale_of(self, target: int, opened: OpenedKernels) -> Scale:
-        """Return the scale of one target on the rows that are opened."""
+        """Return the scale of a single target on the rows that are opened."""
         return self._scales_in(opened)[target]
 
     def told(self, strength: float, opened: OpenedKernels) -> dict[str, Any]:
@@ -295,11 +295,11 @@ class Mixture:
         return {}
 
     def penalties(self, strength: float, opened: OpenedKernels) -> list[Regularizer]:
-        """Return the penalty of each target at a fraction of its strengths on the rows of a fold."""
+        """Return the penalty of every target at a fraction of the strengths on the rows of a fold."""
         return [scale.at(strength) for scale in self._scales_in(opened)]
 
     def strengths(self, fraction: float, opened: OpenedKernels) -> Array:
-        """Return the strengths of these penalties, which refuse what nothing can be gained by."""
+        """Return the strengths of the penalties, which refuse what nothing can be gained by."""
         scales = self._scales_in(opened)
         if any(scale.empty for scale in scales):
             return np.array([penalty.strength for penalty in self.penalties(fraction, opened)])
@@ -314,7 +314,7 @@ class Mixture:
         return [other.times(share) if scale.empty else scale for scale, other in zip(own, self.scales, strict=True)]
 
     def scaled(self, whole: OpenedKernels) -> Mixture:
-        """Return this mixture with the scales of all rows; of a target that nothing explains they are of no account."""
+        """Return the mixture with the scales of all rows; of a target that nothing explains they are of no account."""
         found = [self.scale(*model) for model in whole.empty]
         own = [Scale(self.mixing, 1.0, 1.0) if scale.empty else scale for scale in found]
         return replace(self, scales=tuple(scale.times(1.0 / whole.samples.total_weight) for scale in own))
@@ -372,8 +372,8 @@ def mixtures_of(
 ) -> tuple[list[Mixture], list[Mixture]]:
     """Return averages and selections to try on all rows; averages need a matrix among samples, or features.
 
-    Those by which no target gains are left out: kernels of a kind, or all of them, may be constant, and so may y.
-    ``spare`` are names of kernels that are added to the average of those on several columns, step by step.
+    Those by which no target gains are left out: kernels of a kind, or all, may be constant, and so may y. ``spare`` are
+    names of kernels added to the average of those on several columns, step by step.
     """
     training = whole.training
     own = np.where(np.isin(whole.names, [name for names in spare for name in names]), 0.0, 1.0)
@@ -415,15 +415,15 @@ def _averages_on_factors(whole: OpenedKernels) -> bool:
 
 
 def averages_of(bank: FittedBank, own: Array, spare: Sequence[Sequence[str]] = ()) -> list[Mixture]:
-    """Return the averages worth a look: of all kernels, of those on several columns, and of each kind or view of them.
+    """Return the averages worth a look: of all kernels, of those on several columns, and of every kind or view of them.
 
     Parameters
     ----------
     bank : FittedBank
     own : ndarray of shape (M,)
-        1 for every kernel, so that each average is uniform under the user's own penalties; 0 for those to spare.
+        1 for every kernel, so each average is uniform under the user's own penalties; 0 for those to spare.
     spare : sequence of sequences of str
-        Names of kernels that are added to the average of those on several columns, one sequence after the other.
+        Names of kernels added to the average of those on several columns, sequence by sequence.
     """
     found: dict[bytes, Mixture] = {}
     positions = bank.table.positions if bank.on_columns else tuple((m,) for m in range(len(own)))
@@ -456,7 +456,7 @@ def averages_of(bank: FittedBank, own: Array, spare: Sequence[Sequence[str]] = (
 
 
 def _named_parts(names: Sequence[str], *, views: bool) -> list[list[str]]:
-    """Return what follows the columns in each name, and what comes before: ``view: kernel``; else the whole names."""
+    """Return what follows the columns in every name, and what comes before: ``view: kernel``; else the whole names."""
     if not all(": " in name for name in names):
         return [list(names)]
     after = [name.rpartition(": ")[2] for name in names]
@@ -472,7 +472,7 @@ def drawn_averages(own: Array, seed: int) -> list[Mixture]:
 
 
 def nothing_of(own: Array) -> Mixture:
-    """Return the empty model: all kernels, at the strength under which none of them is selected."""
+    """Return the empty model: all kernels, at the strength under which none is selected."""
     return Mixture(NO_KERNELS, own, 1.0, EMPTY)
 
 

@@ -1,6 +1,6 @@
-"""Averages of kernels that stand as features, such as projections on landmarks: what they read, and what they are.
+"""Averages of kernels that stand as features, for example projections on landmarks: what they read, and what they are.
 
-Features of training rows are centered, so that intercepts move with them; held-out rows have the features that a fold
+Features of training rows are centered, so intercepts move with them; held-out rows have the features that a fold
 learned, and nothing else of it.
 """
 
@@ -34,7 +34,7 @@ ROWS_SQUARED = 4096  # of features, that are summed in their own precision befor
 
 
 def stands_as_features(training: Training, kernels: Array) -> bool:
-    """Whether some kernels are features of several columns, a few for each landmark, of a bank that has landmarks."""
+    """Whether some kernels are features of several columns, a few for every landmark, of a bank that has landmarks."""
     stack: Any = training.stack
     if not training.factored or not training.landmarks or stack.table.chunked or stack.shaped or training.centered:
         return False
@@ -53,7 +53,7 @@ def n_features(stack: Any, kernels: Array) -> int:
 
 
 def _starts(stack: Any, kernels: Array) -> Array:
-    """Return where the features of each kernel begin, and where the last ones end."""
+    """Return where the features of every kernel begin, and where the last ones end."""
     ranks = [int(template.starts[-1]) for m in kernels.tolist() for template in stack.templates([m], COARSE)]
     return np.cumsum([0, *ranks])
 
@@ -128,7 +128,7 @@ def fit_of(problems: Sequence[Problem], models: AverageModels) -> Fit:
 def solutions_of(
     problems: Sequence[Problem], stack: Any, kernels: Array, named: Array, weights: Array, models: AverageModels
 ) -> list[Solution]:
-    """Return averages as models on a stack where the kernels have these names, for others to begin from.
+    """Return averages as models on a stack where the kernels have the names, for others to begin from.
 
     Scores, from which dual coefficients come, are those of the kernel of the models; zero where it was let go.
     """

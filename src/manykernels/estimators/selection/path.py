@@ -1,4 +1,4 @@
-"""Regularization path: solutions over a grid of strengths, each started from the one before where that helps."""
+"""Regularization path: solutions over a grid of strengths, every started from the one before where that helps."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Splits:
     def measure(
         self, X: Any, y: Any, sample_weight: Any, alphas: Array, loss: Loss, family: PenaltyFamily
     ) -> pd.DataFrame | None:
-        """Return ``alpha``, the mean of the measure over the splits, its standard deviation, and its value on each."""
+        """Return ``alpha``, the mean of the measure over the splits, the standard deviation, and the value on each."""
         if self.cv is None:
             return None
         if is_stack(X):
@@ -104,17 +104,17 @@ class RegularizationPath:
     alphas : ndarray of shape (n_alphas,)
         Strengths relative to the mean loss, decreasing.
     solutions : tuple of Solution
-        One a strength, each with its certificate.
+        One a strength, each with the certificate.
     norms : ndarray of shape (n_alphas, n_kernels)
         ``||f_m||``, the norm in the space of the kernel.
     kernel_names : tuple of str
     alpha_max : float or None
         Smallest strength at which no kernel is selected; None if there is none or the grid was given.
     classes : ndarray or None
-        The classes of a classification loss: the scores are positive for the second of two, or one column a class.
+        The classes of a classification loss: the scores are positive for the second of two, or a column per class.
     performance : DataFrame or None
-        With ``cv``: ``alpha``, the mean of the measure over the splits (``rmse``, ``accuracy`` or ``score``), its
-        standard deviation (``rmse_std``, ...), and its value on each split.
+        With ``cv``: ``alpha``, the mean of the measure over the splits (``rmse``, ``accuracy`` or ``score``), the
+        standard deviation (``rmse_std``, ...), and the value on every split.
 
     Examples
     --------
@@ -149,12 +149,12 @@ class RegularizationPath:
 
     @property
     def entry_alphas(self) -> Array:
-        """Largest strength of the grid at which each kernel has a weight (n_kernels,); NaN if it never has."""
+        """Largest strength of the grid at which every kernel has a weight (n_kernels,); NaN if it never has."""
         active = self.weights > 0
         return np.where(active.any(axis=0), self.alphas[active.argmax(axis=0)], np.nan)
 
     def frame(self, *, active_only: bool = True) -> pd.DataFrame:
-        """Return a row for each strength and kernel.
+        """Return a row for every strength and kernel.
 
         Parameters
         ----------
@@ -186,13 +186,13 @@ class RegularizationPath:
         return frame[frame["weight"] > 0].reset_index(drop=True) if active_only else frame
 
     def summary(self) -> pd.DataFrame:
-        """Return a row for each strength: how many kernels, which objective, how certain, at what cost.
+        """Return a row for every strength: how many kernels, which objective, how certain, at what cost.
 
         Returns
         -------
         DataFrame
             ``alpha``, ``n_active``, ``intercept``, ``primal``, ``relative_gap``, ``status``, ``n_iter``, ``passes``,
-            ``newton_steps``, ``elapsed_s``; with ``cv`` also the measure and its standard deviation over the splits.
+            ``newton_steps``, ``elapsed_s``; with ``cv`` also the measure and the standard deviation over the splits.
 
         Examples
         --------
@@ -251,7 +251,7 @@ def regularization_path(
 ) -> RegularizationPath:
     """Solve over a grid of strengths from the empty model down.
 
-    Each problem starts from the solution before, unless the solver is of interior-point kind, which would not gain.
+    Every problem starts from the solution before, unless the solver is of interior-point kind, which would not gain.
 
     ``min_{f,b} sum_i s_i l(y_i, f_i + b) + alpha (sum_i s_i) Omega(t)`` for every ``alpha`` of the grid.
 
@@ -270,7 +270,7 @@ def regularization_path(
     penalty : str, dict or Regularizer, default="l1"
         Name of the penalty, or an object, whose strength is replaced by those of the path.
     alphas : array_like, optional
-        Strengths relative to the mean loss. By default a geometric grid from the smallest one with an empty model.
+        Strengths relative to the mean loss. By default a geometric grid from the smallest one with a empty model.
     n_alphas : int
         Length of the default grid.
     alpha_min_ratio : float, default=0.001
@@ -282,8 +282,8 @@ def regularization_path(
     kernel_penalties : array_like of shape (n_kernels,) or dict, optional
         Factors on the norms inside the penalty, as in the estimators.
     outputs : {"own", "shared"}, default="own"
-        With "shared", y may have several columns of targets, or hold labels of several classes, which share one set of
-        kernel weights; intercepts are then arrays.
+        With "shared", y may have several columns of targets, or hold labels of several classes, which share a single
+        set of kernel weights; intercepts are then arrays.
     solver : str or Solver, default="auto"
         Solver of every problem.
     representation : {"auto", "gram", "factored"}, default="auto"
@@ -326,7 +326,7 @@ def regularization_path(
     References
     ----------
     Z. Liu, "rls_dual_mkl", section 1.3.3 ("continuation strategy"): from large ``tau`` to small, warm started; and the
-    performance measure ``perf_rmsestd`` of GURLS, the error with its standard deviation over splits.
+    performance measure ``perf_rmsestd`` of GURLS, the error with the standard deviation over splits.
 
     Examples
     --------
@@ -391,7 +391,7 @@ def _completed(
 
 
 def _without_kernels(problem: Problem, solver: str | Solver, parameters: dict[str, Any]) -> Fit:
-    """Return the model without kernels, with its gap, as the solver leaves it where Ctrl-C comes before all else."""
+    """Return the model without kernels, with the gap, as the solver leaves it where Ctrl-C comes before all else."""
     with interrupted():
         return solve_problems([problem], solver, None, **{"tol": 1e-4} | parameters)
 

@@ -20,7 +20,7 @@ def is_routing_enabled() -> bool:
 
 
 def router_of(search: Any) -> MetadataRouter:
-    """Return the router of a search: `fit` passes metadata to its splitter and, unless that is the loss, its scorer.
+    """Return the router of a search: `fit` passes metadata to the splitter and, unless that is the loss, the scorer.
 
     A number of folds keeps groups whole, so it requests them as `GroupKFold` does.
     """

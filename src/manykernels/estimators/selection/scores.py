@@ -1,4 +1,4 @@
-"""What scores of held-out rows are worth by the loss that is minimized: its mean, or that of curves through margins."""
+"""What scores of held-out rows are worth by the loss that is minimized: the mean, or that of curves through margins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SQUARED = 2.0  # squared errors are told as they are; the loss that is minimized
 
 
 def encoded_like(model: BaseMKL, target: Array) -> Array:
-    """Return targets as the losses of a model take them, by column: signs of its classes, numbers, or times."""
+    """Return targets as the losses of a model take them, by column: signs of the classes, numbers, or times."""
     classes = getattr(model, "classes_", None)
     if classes is not None:
         return np.where(target[:, None] == (classes if len(classes) > 2 else classes[1:]), 1.0, -1.0)
@@ -48,13 +48,13 @@ def mean_losses(losses: Sequence[Any], targets: Array, scores: Array, weight: Ar
 
 
 def calibrated_loss(signs: Array, scores: Array, weights: Array) -> float:
-    """Return the mean logistic loss of scores without a unit, after rising logistic curves through these very rows.
+    """Return the mean logistic loss of scores without a unit, after rising logistic curves through the very rows.
 
-    Margins decide between labels and tell no probability: their own loss would ask how far they are beyond 1. Half of
-    it is that of a curve with a slope and a constant, which asks how well scores order the rows, and half that of a
-    slope alone, which is even where labels change, at zero: scores that order well and give all rows one label are no
-    good classifier, and so are labels whose scores order nothing. What the numbers gain by being fitted here is taken
-    off again as Akaike's criterion does. Few rows, or rows that one score tells apart, leave the slope to a normal
+    Margins decide between labels and tell no probability: their loss would ask how far they are beyond 1. Half of it is
+    that of a curve with a slope and a constant, which asks how well scores order the rows, and half that of a slope
+    alone, which is even where labels change, at zero: scores that order well and give all rows one label are no good
+    classifier, and so are labels whose scores order nothing. What the numbers gain by being fitted here is taken off
+    again as Akaike's criterion does. Few rows, or rows that a single score tells apart, leave the slope to a normal
     prior of deviation 1 for scores in units of their spread.
 
     Source: J. Platt, "Probabilistic outputs for support vector machines", 1999.

@@ -1,6 +1,6 @@
 """The search: a race of candidates, from what is cheap to try (few rows, few folds, few strengths) to all folds.
 
-What it chose is learned on all rows at the end (`learned`), to the tolerance asked for, each with its certificate.
+What it chose is learned on all rows at the end (`learned`), to the tolerance asked for, each with the certificate.
 """
 
 from __future__ import annotations
@@ -126,12 +126,12 @@ class Rung:
 
         Averages on features are of kernels of several columns; those of single columns, which what selects may take,
         gain other amounts by more rows. Of 4,000 rows of spambase a fourth left averages, which then had 33 of 601 rows
-        that were held out wrong; what selects has 27.
+        held out wrong; what selects has 27.
         """
         return path.mixture.averages or not self.late
 
     def _best_averages(self, able: list[StrengthPath]) -> list[StrengthPath]:
-        """Return all that selects, and of many rows the best averages alone: each fold has a large matrix for each."""
+        """Return all that selects, and of many rows the best averages alone: every fold has a large matrix for each."""
         averages = sorted((own for own in able if own.mixture.averages), key=lambda own: -best_scores([own]).mean())
         kept = averages[:MOST_AVERAGES] if self.many else averages
         return [own for own in able if not own.mixture.averages or own in kept]
@@ -144,15 +144,15 @@ class Rung:
     def _can_win(self, path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
         """Whether a mixture may be ahead of others, after a look at it in the first folds.
 
-        What takes time is out if it is behind the best of the others for every score, both at the tops of parabolas
+        What takes time is out if it is behind the best of the rest for every score, both at the tops of parabolas
         through their strengths: by more than half a standard error of the difference over the first folds, then by a
-        whole one at its best strength over all of them. Where there are fewer rows first, it is out if it is behind at
-        all: all rows would tell no more of two that are equal but for luck, and to be chosen it would have to be ahead.
-        There the first two folds are asked before the third: what is behind in both is out.
+        whole one at the best strength over all. Where there are fewer rows first, it is out if it is behind at all: all
+        rows would tell no more of two that are equal but for luck, and to be chosen it would have to be ahead. There
+        the first two folds are asked before the third: what is behind in both is out.
 
-        Averages take one fit for all strengths: of fewer rows they are looked at in the folds that are tried at once,
-        where one tells no error; but what scores of the best differ by from fold to fold is larger than that of a
-        difference within a fold.
+        Averages take a single fit for all strengths: of fewer rows they are looked at in the folds tried at once, where
+        one tells no error; but what scores of the best differ by from fold to fold is larger than that of a difference
+        within a fold.
         """
         best = best_scores(rivals) if rivals else np.empty((0, 1))
         free = self.folds[0].opened.averages(path.mixture)
@@ -235,10 +235,10 @@ class Rung:
     def tried(
         self, family: Family, strengths: Sequence[float], among: slice = slice(None)
     ) -> Iterator[list[Candidate]]:
-        """Yield what the folds say of each strength.
+        """Yield what the folds say of every strength.
 
-        Folds whose matrices can be held side by side are tried at one strength after the other, so that what ends the
-        search early loses one strength at most; else each fold is opened, tried at all of these, and closed.
+        Folds whose matrices can be held side by side are tried strength by strength, so that what ends the search early
+        loses a single strength at most; else every fold is opened, tried at all of these, and closed.
         """
         folds = self.folds[among]
         if not self.in_turn and all(self._stay_open(fold, family) for fold in folds):
@@ -253,7 +253,7 @@ class Rung:
         return sum(sizes) <= room or sum(sizes[: self.folds.index(fold) + 1]) + max(sizes) <= room
 
     def _each(self, folds: Folds, family: Family, strengths: Sequence[float]) -> list[list[Candidate]]:
-        """Return what each fold says of these strengths, in threads if there are several."""
+        """Return what every fold says of the strengths, in threads if there are several."""
 
         def function(fold: Fold[OpenedKernels, HeldOut]) -> list[Candidate]:
             try:
@@ -282,7 +282,7 @@ def expected_around(grid: Grid, known: Sequence[StrengthPath]) -> list[int]:
     """Return the numbers of strengths beside which a mixture is expected to be best, of what is known of others.
 
     Fractions mean about the same to all. Averages alone are best far beyond the grid of what selects, where few kernels
-    fit all there is: of those a single number is returned, with its neighbors on the grid.
+    fit all there is: of those a single number is returned, with the neighbors on the grid.
     """
     if not known:
         return []
@@ -293,7 +293,7 @@ def expected_around(grid: Grid, known: Sequence[StrengthPath]) -> list[int]:
 
 
 def _viable_beside(rivals: Sequence[StrengthPath], lenience: float) -> Viability:
-    """Return whether a path can still win: its parabola comes as near to the best of its rivals as they ask for."""
+    """Return whether a path can still win: the parabola comes as near to the best of the rivals as they ask for."""
     if not rivals:
         return always
     best = best_scores(rivals)
@@ -385,7 +385,7 @@ def learned(
     n_jobs: int | None,
     **settings: Any,
 ) -> Fit:
-    """Solve each problem on the kernels of its mixture under its penalty, from a start where there is one.
+    """Solve every problem on the kernels of the mixture under the penalty, from a start where there is one.
 
     A time limit holds for all together.
     """
@@ -440,7 +440,7 @@ def in_closed_form(problems: list[Problem], mixture: Mixture, solver: str | Solv
 
 
 def _averaged(problems: list[Problem], starts: Sequence[Solution | None], settings: dict[str, Any], dtype: Any) -> Fit:
-    """Return averages of a sum of kernels that is held in a precision, and their certificates for exact kernels."""
+    """Return averages of a sum of kernels held in a precision, and their certificates for exact kernels."""
     first = problems[0]
     gram = first.stack.combine(1.0 / first.penalties**2)
     targets = np.column_stack([problem.y for problem in problems])
@@ -476,7 +476,7 @@ def _begun(kernel: AverageKernel, strengths: Array, starts: Sequence[Solution]) 
 
 
 def _certified(problem: Problem, rho: Array) -> Solution:
-    """Return the model of dual coefficients at the weights ``d_m = 1 / (C w_m^2)``, with its certificate."""
+    """Return the model of dual coefficients at the weights ``d_m = 1 / (C w_m^2)``, with the certificate."""
     weights = 1.0 / (problem.regularizer.strength * problem.penalties**2)
     f = problem.stack.apply(weights, rho)
     b = problem.loss.best_intercept(problem.y, f, problem.weight) if problem.fit_intercept else 0.0
@@ -485,7 +485,7 @@ def _certified(problem: Problem, rho: Array) -> Solution:
 
 
 def _told(model: Solution, settings: dict[str, Any]) -> Solution:
-    """Return a model with its status and its history, after telling of it who asked to be told."""
+    """Return a model with the status and the history, after telling of it who asked to be told."""
     own: dict[str, Any] = {name: settings.get(name) for name in ("time_limit", "callback")}
     limits = Limits(tol=settings["tol"], verbose=settings.get("verbose", 0), name="averages", **own)
     run: Run[Solution] = Run(limits, "The average of the kernels")

@@ -75,7 +75,7 @@ def splits_of(
 
 
 def _n_groups(groups: ArrayLike, n_samples: int) -> int:
-    """Return the number of groups, one label a sample."""
+    """Return the number of groups, a label per sample."""
     labels: Array = np.asarray(groups)
     gaps = pd.isna(labels)
     if gaps.any():
@@ -126,7 +126,7 @@ ALONE = "the other one has a single sample. Give more of it, or alpha to an esti
 
 
 def _why_one_class(cv: CrossValidation, by_groups: bool) -> str:
-    """Return how folds come to have one class, and the way out."""
+    """Return how folds come to have a single class, and the way out."""
     if by_groups:
         return "its groups have no other. Take fewer folds, or more groups."
     if isinstance(cv, TimeSeriesSplit):
@@ -144,8 +144,7 @@ def _why_one_class(cv: CrossValidation, by_groups: bool) -> str:
 def weighed_splits(splits: Sequence[Split], weight: Array) -> list[Split]:
     """Return the splits that can say something: samples of weight zero count as absent, and may be all of a part.
 
-    A fold without weight among its training rows has no model, and one without weight among its held-out rows no
-    score.
+    A fold without weight among the training rows has no model, and one without weight among the held-out rows no score.
     """
     found = [split for split in splits if all(weight[part].any() for part in split)]
     if not found:

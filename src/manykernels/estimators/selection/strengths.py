@@ -1,6 +1,6 @@
 """Down the strengths of one mixture: coarse steps as far as they help, then finer ones around the best.
 
-The walk may be ended before its end by a limit of time or Ctrl-C (`StopReason`). What was tried are candidates; a rule
+The walk may be ended before the end by a limit of time or Ctrl-C (`StopReason`). What was tried are candidates; a rule
 chooses among them, and evidence tells whether the choice is a finding.
 """
 
@@ -58,13 +58,13 @@ def first_best(candidates: Sequence[Candidate]) -> int:
 def chosen(candidates: Sequence[Candidate], rule: str, evidence: Evidence | None = None) -> Array:
     """Return the position of the best candidate of every score, (T,).
 
-    What is of no use by the `Evidence`, if that is given, is the empty model.
+    What is of no use by the `Evidence`, if given, is the empty model.
 
-    Scores of few folds jump from strength to strength: each mean is averaged with those of its neighbors. The plain
+    Scores of few folds jump from strength to strength: every mean is averaged with those of the neighbors. The plain
     averages are to beat: one kind of kernels, or a selection, must be ahead of them by more than half a standard error
     of the difference, fold by fold, and a view alone ahead of everything else by more than a whole one. With
-    ``rule="1se"``, of the candidates whose mean is within a standard error of the best, the one with the
-    fewest kernels, and of these the strongest.
+    ``rule="1se"``, of the candidates whose mean is within a standard error of the best, the one with the fewest
+    kernels, and of these the strongest.
     """
     scores = np.array([candidate.scores for candidate in candidates])
     means = _smoothed(candidates, np.where(np.isfinite(scores).all(axis=1), scores.mean(axis=1), -np.inf))
@@ -101,7 +101,7 @@ def exchanges(cv: Any, groups: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a choice is worth, beside its scores: the rows that folds share, and permuted targets."""
+    """What a choice is worth, beside the scores: the rows that folds share, and permuted targets."""
 
     held_out_share: float  # held-out rows over training rows
     # (T,): shares of permuted targets that are as strongly related to the kernels as each target; NaN if not known
@@ -109,7 +109,7 @@ class Evidence:
 
     @classmethod
     def of(cls, splits: Sequence[tuple[Array, Array]], levels: Sequence[NoiseLevel] | None, n_scores: int) -> Evidence:
-        """Return the evidence of these splits, and of noise levels: one a score, or those of all problems together."""
+        """Return the evidence of the splits, and of noise levels: one a score, or those of all problems together."""
         together = levels is not None and len(levels) != n_scores
         parts = [levels] if together or levels is None else [[level] for level in levels]
         p_values = np.array([np.nan if part is None else p_value(part) for part in parts])
@@ -117,7 +117,7 @@ class Evidence:
         return cls(share, np.broadcast_to(p_values, n_scores))
 
     def useful(self, scores: Array, constants: Array) -> Array:
-        """Whether to predict with a model of these scores (n_folds, T) rather than with the best constants, (T,).
+        """Whether to predict with a model of the scores (n_folds, T) rather than with the best constants, (T,).
 
         The model must be ahead in the mean and pass one of two tests at 5 %: a permutation test, by which the target is
         more strongly related to the kernels than 95 % of permuted ones, or a paired t-test of the scores over the
@@ -148,7 +148,7 @@ class Evidence:
 
 
 def in_doubt(candidates: Sequence[Candidate], taken: Array, evidence: Evidence) -> Array:
-    """Whether what was taken for each score may be luck, (T,); not where the empty model has no score beside it."""
+    """Whether what was taken for every score may be luck, (T,); not where the empty model has no score beside it."""
     empty = [candidate.scores for candidate in candidates if candidate.family.doubt == EMPTY]
     scores = np.array([candidates[index].scores[:, column] for column, index in enumerate(taken)]).T
     known = [evidence.doubtful(scores, own) & np.isfinite(own.mean(axis=0)) for own in empty]
@@ -156,7 +156,7 @@ def in_doubt(candidates: Sequence[Candidate], taken: Array, evidence: Evidence) 
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun."""
+    """Return a number with the noun."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
@@ -205,9 +205,9 @@ def _best_where(among: Array, means: Array) -> Array:
 
 
 def _smoothed(candidates: Sequence[Candidate], means: Array) -> Array:
-    """Return the means with half of their weight on the two neighbors along each path.
+    """Return the means with half of their weight on the two neighbors along every path.
 
-    Beyond its ends a path is taken to bend as beside them: smoothed less than the rest, ends would be chosen too often.
+    Beyond the ends a path is taken to bend as beside them: smoothed less than the rest, ends would be chosen too often.
     """
     smooth = means.copy()
     owners = np.array([id(candidate.family) for candidate in candidates])
@@ -226,7 +226,7 @@ def _beyond(means: Array) -> Array:
 
 
 def results_of(candidates: Sequence[Candidate], told: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return a row a candidate: what it is told by, its scores, and its mean number of kernels."""
+    """Return a row a candidate: what it is told by, the scores, and the mean number of kernels."""
     scores = np.array([candidate.scores.mean(axis=1) for candidate in candidates])
     frame = pd.DataFrame(list(told))
     frame["mean_score"], frame["std_score"] = scores.mean(axis=1), scores.std(axis=1)
@@ -364,7 +364,7 @@ class StrengthPath:
         return np.searchsorted(self.numbers, self.best())
 
     def rise(self, *, beyond: bool = False) -> Array:
-        """Return how far the top of a parabola through the best strength and its neighbors is above it, (T,).
+        """Return how far the top of a parabola through the best strength and the neighbors is above it, (T,).
 
         Zero where the best is the first or the last, or with what may come ``beyond`` these, if every step gains the
         same share of the one before as the last one did: infinite where steps do not become smaller.
@@ -392,9 +392,9 @@ class StrengthPath:
         return self.scores()[tops, :, np.arange(len(tops))].T
 
     def can_win(self, best: Array, lenience: float = HOPELESS, *, beyond: bool = False) -> bool:
-        """Whether any score is not behind the best of others, (n_folds, T), by more than its errors over the folds.
+        """Whether any score is not behind the best of others, (n_folds, T), by more than the errors over the folds.
 
-        ``beyond`` is that of `rise`: where the walk has not come to its end.
+        ``beyond`` is that of `rise`: where the walk has not come to the end.
         """
         rise = self.rise(beyond=beyond)
         return bool(np.isinf(rise).any() or ahead(self.at_tops() + rise, best, -lenience, at_least=True).any())
@@ -469,7 +469,7 @@ SEARCH_SHARE = 0.8  # of a time limit, at most: the rest is for the last fit, an
 
 @dataclass(eq=False)
 class StopReason:
-    """Why a search ended before its end, if it did."""
+    """Why a search ended before the end, if it did."""
 
     status: Status | None = None  # TIME_LIMIT, INTERRUPTED, or None while everything is tried
 
@@ -497,7 +497,7 @@ class StopReason:
 
 @contextmanager
 def limited(time_limit: float | None, last: float) -> Iterator[float]:
-    """Hold a search to its share of a time limit, without the seconds that the last fit is predicted to take.
+    """Hold a search to the share of a time limit, without the seconds that the last fit is predicted to take.
 
     Yields when all of it is over, by the clock of the solvers.
     """

@@ -1,6 +1,6 @@
 """The search for many targets with the squared loss: every target has its own strength, mixing and kernel weights.
 
-All targets walk down the same strengths in each fold, in batches (`many_targets.py`). A target stops where its score
+All targets walk down the same strengths in every fold, in batches (`many_targets.py`). A target stops where the score
 has fallen for two steps. Averages of the kernels come first, then selections; mixtures between them are for targets
 that selections predict at least as well as averages.
 """
@@ -73,7 +73,7 @@ class TargetMixture(Mixture):
         return told | {"l1_ratio": ratio, "fraction": strength}
 
     def scale_of(self, target: int, opened: OpenedKernels) -> Scale:
-        """Return the scale of one target on all rows."""
+        """Return the scale of a single target on all rows."""
         return Scale(self.mixing, float(self.linear[target]), float(self.squared[target]))
 
 
@@ -84,7 +84,7 @@ def strengths_at(mixing: Any, fraction: Any, linear: Array, squared: Array) -> t
 
 @dataclass(eq=False)
 class TargetFold:
-    """A fold: features of kernels that are learned on its training rows, and of the rows that it holds out."""
+    """A fold: features of kernels learned on the training rows, and of the rows that it holds out."""
 
     training: InitVar[Training]
     problem: InitVar[Problem]  # of the first target
@@ -139,8 +139,8 @@ class TargetFold:
     ) -> tuple[list[Array], Array, int]:
         """Return the parts of predictions of held-out rows, (t, n) each, coefficients, and the kernels taken.
 
-        Scales (T,) each are for targets that no kernel of the fold has to do with. Averages are one kernel, unless the
-        kernels are asked for ``apart``.
+        Scales (T,) each are for targets that no kernel of the fold has to do with. Averages are a single kernel, unless
+        the kernels are asked for ``apart``.
         """
         nothing = ~((self.largest > 0) & (self.total > 0))
         bounds = [
@@ -242,7 +242,7 @@ class TargetSearch:
             number += stride
 
     def predictions(self, mixings: Array, fractions: Array) -> Iterator[tuple[TargetFold, list[Array]]]:
-        """Yield what each kernel adds to predictions of the held-out rows of every fold, (T, n) each."""
+        """Yield what every kernel adds to predictions of the held-out rows of every fold, (T, n) each."""
         for fold in self.folds:
             kernels = len(fold.features.factors)
             parts = [np.zeros_like(fold.y) for _ in range(kernels)]

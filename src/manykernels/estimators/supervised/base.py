@@ -147,7 +147,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         Returns
         -------
         estimator
-            This estimator, fitted.
+            The estimator, fitted.
 
         Raises
         ------
@@ -214,7 +214,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return model._plan_of_run(model._encoded(Samples.of(rows, target, sample_weights(None, len(target)))), loss)
 
     def _plan_of_run(self, samples: Samples, loss: Loss) -> MemoryPlan | None:
-        """Return what a fit of these samples holds, by its strength as far as that is known."""
+        """Return what a fit of the samples holds, by the strength as far as known."""
         penalty = self._checked_penalty(samples.total_weight)
         plan = self._planned(samples, loss, penalty)
         if plan is None or not penalty.sparse:
@@ -223,7 +223,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return plan.at_fraction(None if asked is None else asked.about(len(samples.weight)))
 
     def _checked_data(self, X: TableLike, y: ArrayLike) -> tuple[Rows, Array]:
-        """Return rows and targets, checked: the only time in a fit that anybody looks at all of them."""
+        """Return rows and targets, checked: the only time in a fit that anybody looks at all."""
         if y is None:
             raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
         rows = self._checked_rows(X, reset=True)
@@ -249,10 +249,10 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     @abstractmethod
     def _encoded(self, samples: Samples) -> Samples:
-        """Return the samples with one target a column, (n, K), and remember what the columns mean."""
+        """Return the samples with a target per column, (n, K), and remember what the columns mean."""
 
     def _checked_loss(self) -> Loss:
-        """Return the loss with its parameters, after a look at all parameters, also those that nothing uses."""
+        """Return the loss with the parameters, after a look at all parameters, also those that nothing uses."""
         given = self._all_parameters()
         check_parameters(given)
         named = isinstance(self.loss, str)
@@ -298,7 +298,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return fit
 
     def _keep_strengths(self, fit: Fit) -> None:
-        """Set the strengths that were taken, and how they are mixed."""
+        """Set the strengths taken, and how they are mixed."""
         alphas = np.array([alpha_from_strength(p.regularizer.strength, p.total_weight) for p in fit.problems])
         one = self._single or self._shares_weights
         self.alpha_ = float(alphas[0]) if one else alphas
@@ -316,7 +316,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         asked: RelativeStrength | None = None,
         **stops: Any,
     ) -> Fit:
-        """Solve one problem a column of targets and keep the model; each with a strength of its own if asked for."""
+        """Solve a problem per column of targets and keep the model; each with a separate strength if asked for."""
         training, problems = self._open(samples, loss, regularizer)
         batch = self.solver == AUTO and many_targets(problems)
         if batch:
@@ -342,7 +342,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     def _noise_levels(
         self, permuted: PermutedTargets, problems: list[Problem], training: Training, asked: RelativeStrength | None
     ) -> tuple[list[NoiseLevel], Callable[[], list[NoiseLevel]] | None]:
-        """Return what noise reaches by as many orders as the fit needs, and what gives the levels by all of them.
+        """Return what noise reaches by as many orders as the fit needs, and what gives the levels by all.
 
         Strengths in units of noise, and what a search found, are worth all orders, but the fit itself needs those of
         the unit only, and enough to know whether to warn.
@@ -362,10 +362,9 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     def _open(
         self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str = AUTO, tol: float = 0.0
     ) -> tuple[Training, list[Problem]]:
-        """Return the kernels on these samples, matrices held as ``kind`` says, and one problem a column of targets.
+        """Return the kernels on the samples, matrices held as ``kind`` says, and a problem per column of targets.
 
-        Kernels that are given as matrices are copied in single precision where no gap below ``tol`` matters, if it is
-        so large.
+        Kernels given as matrices are copied in single precision where no gap below ``tol`` matters, if it is so large.
         """
         n_targets, resources = samples.y.shape[1], self._resources
         if n_targets > 1 and loss.task == "classification" and keeps_shapes(self.kernels):
@@ -394,7 +393,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     def _planned(
         self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str = AUTO
     ) -> MemoryPlan | None:
-        """Return the plan of kernels on these samples, for a fit or a search; None for kernels that are matrices."""
+        """Return the plan of kernels on the samples, for a fit or a search; None for kernels that are matrices."""
         asked = self._plan_of(samples.y.shape[1], loss, regularizer)
         return plan_for(self.kernels, samples.rows, averages=kind == LAZY, **asked)
 
@@ -418,11 +417,11 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return bool(self.fit_intercept)
 
     def _losses(self, losses: list[Loss]) -> list[Loss]:
-        """Return the loss of each problem, where the problems differ in more than the target."""
+        """Return the loss of every problem, where the problems differ in more than the target."""
         return losses
 
     def _keep_fit(self, training: Training, fit: Fit, samples: Samples) -> None:
-        """Keep the model of solutions on these kernels."""
+        """Keep the model of solutions on the kernels."""
         as_solved = fit
         self._expansion, fit = expanded(training, fit)
         loss: Any = fit.problems[0].loss
@@ -555,12 +554,12 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     @property
     def _kernel_penalties(self) -> Any:
-        """Factors on the norms of kernels, of those that were tried the ones that count."""
+        """Factors on the norms of kernels, of those tried the ones that count."""
         return self.kernel_penalties
 
     @property
     def _shares_weights(self) -> bool:
-        """Whether there are several classes or targets, with one set of kernel weights."""
+        """Whether there are several classes or targets, with a single set of kernel weights."""
         return getattr(self, "outputs", "own") == "shared" and self._n_targets > 1
 
     @property
@@ -570,7 +569,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     @property
     def _left_open(self) -> dict[str, Any]:
-        """Parameters of a loss given by name; one that is an object is as it was given."""
+        """Parameters of a loss given by name; one that is an object is as given."""
         return self._all_parameters() if isinstance(self.loss, str) else {}
 
     # --- copies -----------------------------------------------------------------------------------------------------
@@ -605,19 +604,19 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return scores[:, 0] if self._single else scores
 
     def _predicting(self, expansion: Expansion, intercepts: Array, loss: Loss) -> Self:
-        """Return this estimator with other functions, for scorers that ask for predictions alone."""
+        """Return the estimator with other functions, for scorers that ask for predictions alone."""
         model = copy.copy(self)
         model._expansion, model._loss = expansion, loss
         model.intercept_ = float(intercepts[0]) if self._single else intercepts
         return model
 
     def _with_scores(self, X: TableLike, scores: Array) -> Self:
-        """Return this estimator with the decision values of these very rows known, which scorers ask for repeatedly."""
+        """Return the estimator with the decision values of the very rows known, which scorers ask for repeatedly."""
         model = copy.copy(self)
         model.__dict__["_scores"] = lambda asked: scores if asked is X else self._scores(asked)
         return model
 
 
 def _own(kind: type[Loss] | type[Regularizer], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters that this loss or penalty has, as far as the estimator has them too."""
+    """Return the parameters that the loss or penalty has, as far as the estimator has them too."""
     return {name: given[name] for name in shape_of(kind) if name in given}

@@ -1,4 +1,4 @@
-"""Classification with many kernels: two classes by one problem, more by one problem a class."""
+"""Classification with many kernels: two classes by a single problem, more by a problem per class."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     .. math:: \sum_i s_i\, \ell(y_i, f(x_i) + b) + \alpha \Big(\sum_i s_i\Big)\, \Omega(\|f_1\|, \dots, \|f_M\|),
        \qquad f = \sum_m f_m,
 
-    over one function :math:`f_m` a kernel, and proves by a duality gap how close to the minimum it came. With more than
-    two classes, one such problem is solved for each class against the rest, on the same kernels.
+    over a single function :math:`f_m` a kernel, and proves by a duality gap how close to the minimum it came. With more
+    than two classes, one such problem is solved for every class against the rest, on the same kernels.
 
     Parameters
     ----------
     kernels : KernelBank, PrecomputedBank, PairKernels, "precomputed" or None, default=None
         The kernels. None: Gaussian kernels of three widths and a linear kernel, on every column and on all columns
         (:meth:`KernelBank.auto`); of a sparse X on all columns together, which are not standardized. With
-        "precomputed", X is a :class:`KernelStack`, an (M, N, N) array or a list of (N, N) arrays, used as it is,
+        "precomputed", X is a :class:`KernelStack`, an (M, N, N) array or a list of (N, N) arrays, used unchanged,
         without normalization; a :class:`PrecomputedBank` normalizes it. With :class:`PairKernels`, and with None if X
         is :class:`Pairs`, the samples are pairs.
     loss : {"logistic", "hinge", "squared_hinge"} or Loss, default="logistic"
@@ -52,14 +52,14 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     penalty : str, dict or Regularizer, default="l1"
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, ``"group_elasticnet"``, or a set of kernel weights,
         ``"simplex"``, ``"lp_ball"``, ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of
-        ``alpha``. A dict gives kernels penalties of their own: ``{"subject": "ridge", "*": "l1"}`` maps names or
-        patterns to names or to objects, whose strengths are factors of ``alpha``.
+        ``alpha``. A dict gives kernels separate penalties: ``{"subject": "ridge", "*": "l1"}`` maps names or patterns
+        to names or to objects, whose strengths are factors of ``alpha``.
     alpha : float or str, default="auto"
         Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which a model
-        is empty, so that every class has its own, which no scale of the kernels and no number of classes changes:
-        ``"0.1*max"`` is a tenth of that of the class, ``"0.3*noise"`` 0.3 of that of its labels in random order, and
+        is empty, so every class has its own, which no scale of the kernels and no number of classes changes:
+        ``"0.1*max"`` is a tenth of that of the class, ``"0.3*noise"`` 0.3 of that of the labels in random order, and
         ``"auto"`` is ``"0.2*noise"``, up to ``"0.5*noise"`` where most kernels are noise, and ``"0.07*noise"`` where
-        this clearly lowers the leave-one-out loss.
+        the clearly lowers the leave-one-out loss.
     l1_ratio : float, default=0.5
         For ``"elasticnet"``: 1 is ``"l1"``, 0 is ``"ridge"``; also for ``"group_elasticnet"``, below 1.
     q : float, default=1.5
@@ -69,14 +69,14 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     eta : float, default=0.5
         For ``"elasticnet_ball"``: share of the 1-norm, between 0 and 1.
     outputs : {"own", "shared"}, default="own"
-        Whether every class has kernel weights of its own, or all classes share one set: see Notes.
+        Whether every class has kernel weights of its own, or all classes share a single set: see Notes.
     solver : str or Solver, default="auto"
         Name of a solver, or a configured one, whose own ``tol``, ``max_iter``, ``time_limit``, ``callback`` and
         ``verbose`` then count.
     fit_intercept : bool, default=True
         Whether to learn the constant ``b``.
     class_weight : dict, "balanced" or None, default=None
-        Factors on the sample weights of each class; "balanced" gives all classes the same total.
+        Factors on the sample weights of every class; "balanced" gives all classes the same total.
     kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
         Positive factors ``w_m`` on the norms inside the penalty: larger is less likely to be selected. A dict maps
         names or shell patterns of kernels to factors; all others have factor 1.
@@ -84,7 +84,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         Relative duality gap to reach.
     random_state : int, RandomState instance or None, default=None
         Seed of a solver that draws random numbers (``"ufo_mkl"``, ``"obscure"``), also of a configured one. None leaves
-        the seed of the solver as it is: 0, unless it was configured.
+        the seed of the solver unchanged: 0, unless it was configured.
     resources : Resources, dict or None, default=None
         Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``callback``, ``representation``,
         ``memory_budget``, ``n_jobs``, ``verbose``; see :class:`~manykernels.estimators.Resources`.
@@ -94,18 +94,18 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     classes_ : ndarray of shape (n_classes,)
         The labels; with two, scores above zero mean the second.
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_classes, n_kernels)
-        Weights ``d`` of the kernels; one row a class with more than two classes that do not share them.
+        Weights ``d`` of the kernels; a row per class with more than two classes that do not share them.
     alpha_ : float or ndarray of shape (n_classes,)
-        Strength that was used, relative to the mean loss; for ``"elasticnet"`` that of both terms together. Not there
-        if the penalty is an object.
+        Strength used, relative to the mean loss; for ``"elasticnet"`` that of both terms together. Not there if the
+        penalty is an object.
     l1_ratio_ : float or ndarray of shape (n_classes,)
-        Share of the norms that was used, for penalties that have one. A relative ``alpha`` is a fraction of each term's
-        own largest strength, so that it differs from ``l1_ratio``; with ``alpha_`` it is the fit in numbers.
+        Share of the norms used, for penalties that have one. A relative ``alpha`` is a fraction of every term's own
+        largest strength, so it differs from ``l1_ratio``; with ``alpha_`` it is the fit in numbers.
     noise_ratio_ : float or ndarray of shape (n_classes,)
         The strength in units of the one at which the model of y in random order is empty: below 1, some of what is
         selected would be selected from noise.
     noise_p_value_ : float or ndarray of shape (n_classes,)
-        Share of targets, y and its random orders (199, of more than 500 samples fewer; of a given ``alpha`` 19, and
+        Share of targets, y and the random orders (199, of more than 500 samples fewer; of a given ``alpha`` 19, and
         more while they leave doubt), that are as strongly related to the kernels as y is; a warning says so where it is
         above 0.05 for all classes together. It is small where the effect of a single kernel is clear, or several are at
         hand, not where a model of very many weak ones predicts.
@@ -134,7 +134,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     n_iter_ : int
         Outer iterations, at least 1; the most over the classes.
     solution_ : Solution or tuple of Solution
-        Everything the solver reports, for each class with more than two; a single one with shared weights.
+        Everything the solver reports, for every class with more than two; a single one with shared weights.
     n_features_in_ : int
         Number of columns of X; of training samples for precomputed kernels.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -142,7 +142,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     target_names_ : ndarray of shape (n_targets,)
         Names of the columns of y, if y was a DataFrame or Series with string names.
     feature_importances_ : ndarray of shape (n_features,)
-        What predictions of rows left out lose without each column, as shares: see the property, and `importance_frame`.
+        What predictions of rows left out lose without every column, as shares: see the property, and
+        `importance_frame`.
     importance_method_ : {"leave-out", "folds"}
         Which rows were left out.
     selected_features_ : ndarray of shape (n_features,), bool
@@ -157,10 +158,10 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     -----
     ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b``: prediction evaluates active kernels on support samples only.
 
-    With ``outputs="shared"`` and more than two classes there is one problem for all of them, in which a kernel counts
-    with the norm over all classes, ``||f_m||^2 = sum_c ||f_mc||^2``, and is selected for all or for none. The logistic
-    loss is then the multinomial one, ``log sum_c exp(f_c) - f_y``, and the squared hinge loss is summed over the
-    classes against the rest, as is the hinge loss on factors. ``dual_gap_`` is of that problem.
+    With ``outputs="shared"`` and more than two classes there is a single problem for all, in which a kernel counts with
+    the norm over all classes, ``||f_m||^2 = sum_c ||f_mc||^2``, and is selected for all or for none. The logistic loss
+    is then the multinomial one, ``log sum_c exp(f_c) - f_y``, and the squared hinge loss is summed over the classes
+    against the rest, as is the hinge loss on factors. ``dual_gap_`` is of that problem.
 
     References
     ----------
@@ -223,7 +224,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         return samples.with_targets(signs, samples.weight * factors[codes])
 
     def decision_function(self, X: TableLike) -> Array:
-        """Return the score of each sample for each class.
+        """Return the score of every sample for every class.
 
         Parameters
         ----------
@@ -233,7 +234,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With two classes, one score, positive for the second.
+            With two classes, a single score, positive for the second.
 
         Examples
         --------
@@ -245,7 +246,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         return self._values(X)
 
     def predict(self, X: TableLike) -> Array:
-        """Return the most likely class of each sample.
+        """Return the most likely class of every sample.
 
         Parameters
         ----------
@@ -269,9 +270,9 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
 
     @available_if(_is_logistic)
     def predict_proba(self, X: TableLike) -> Array:
-        """Return the probability of each class; for the logistic loss only.
+        """Return the probability of every class; for the logistic loss only.
 
-        With more than two classes, the probabilities of each class against the rest, divided by their sum; with shared
+        With more than two classes, the probabilities of every class against the rest, divided by their sum; with shared
         weights, those of the multinomial model.
 
         Parameters

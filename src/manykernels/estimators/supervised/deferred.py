@@ -13,7 +13,7 @@ QUESTIONS = "_questions"
 
 
 class Question:
-    """Attributes of a fitted model that are computed together; shallow copies of the model share the answer."""
+    """Attributes of a fitted model computed together; shallow copies of the model share the answer."""
 
     def __init__(self, answer: Callable[[], dict[str, Any]]) -> None:
         self._answer: Callable[[], dict[str, Any]] | None = answer
@@ -48,7 +48,7 @@ class Answer:
 
 
 def put_off(model: object, about: str, names: Sequence[str], answer: Callable[[], dict[str, Any]]) -> None:
-    """Let these attributes be computed when they are read."""
+    """Let the attributes be computed when they are read."""
     forget(model, about, names)
     model.__dict__[QUESTIONS] = {**model.__dict__.get(QUESTIONS, {}), about: Question(answer)}
 
@@ -62,7 +62,7 @@ def settle(model: object, about: str | None = None) -> None:
 
 
 def forget(model: object, about: str, names: Sequence[str] = ()) -> None:
-    """Let go of these attributes, and of what they were to be computed from."""
+    """Let go of the attributes, and of what they were to be computed from."""
     left = {name: question for name, question in model.__dict__.get(QUESTIONS, {}).items() if name != about}
     for name in (QUESTIONS, *names):
         model.__dict__.pop(name, None)

@@ -2,8 +2,8 @@
 
 The default strength is in units of the noise that permuted targets would let in. This suits noisy targets, and is too
 strong for clean ones: what permutations destroy is mostly signal there. So the fit at the default strength is followed
-by fits at `SHARES` of it, each started from the one before, and a weaker strength is kept if the leave-one-out loss in
-closed form (`leave_out.py`) falls by more than `CLEARLY` standard errors of its paired differences. Only targets that
+by fits at `SHARES` of it, every started from the one before, and a weaker strength is kept if the leave-one-out loss in
+closed form (`leave_out.py`) falls by more than `CLEARLY` standard errors of the paired differences. Only targets that
 stand out from their permutations get weaker strengths: closed forms hold the selected kernels fixed, and are optimistic
 where these are selected from noise. Hazards keep the default strength: weaker fits of them take minutes.
 """
@@ -41,8 +41,8 @@ def weaken(
 ) -> Fit:
     """Return the fit, with weaker strengths for those problems whose leave-one-out losses fall clearly.
 
-    ``at_share`` returns a problem by its number at a share of its default strength; ``seed`` draws the rows that are
-    left out where there are many.
+    ``at_share`` returns a problem by the number at a share of the default strength; ``seed`` draws the rows left out
+    where there are many.
     """
     problems, solutions = list(fit.problems), list(fit.solutions)
     losses: dict[int, tuple[Array, Array]] = {}
@@ -101,7 +101,7 @@ def leave_one_out_losses(problem: Problem, found: Solution, seed: int) -> tuple[
 
 
 def _may_weaken(found: Solution, level: NoiseLevel) -> bool:
-    """Return True if a target stands out from noise, and its fit is finished and has kernels."""
+    """Return True if a target stands out from noise, and the fit is finished and has kernels."""
     return _converged(found) and bool(found.kernel_weights.any()) and not level.constant and told([level])
 
 

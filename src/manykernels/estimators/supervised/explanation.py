@@ -73,11 +73,10 @@ class Explanations:
             One row a kernel: ``name``, ``weight`` (``d_m``), ``norm_share`` (of the norm in the sum of norms), ``norm``
             (``||f_m||``), ``kernel`` and ``columns``; ``above_noise`` after the share (whether the kernel by itself is
             more strongly related to y than to 95 % of random orders of y, which 5 % of the kernels are of any noise;
-            not there where kernels are found); with several classes or targets, a row for each, led by ``class``
-            or ``output``, unless they share their weights. Norms say how much a kernel bends the function on the rows
-            that were fitted, and are largest where a kernel can follow single rows (categories of many levels). What
-            predictions gain by it is another question: see ``feature_importances_`` and
-            :func:`~manykernels.predictive_importance`.
+            not there where kernels are found); with several classes or targets, a row for each, led by ``class`` or
+            ``output``, unless they share their weights. Norms say how much a kernel bends the function on the rows
+            fitted, and are largest where a kernel can follow single rows (categories of many levels). What predictions
+            gain by it is another question: see ``feature_importances_`` and :func:`~manykernels.predictive_importance`.
 
         Examples
         --------
@@ -107,10 +106,10 @@ class Explanations:
 
     @property
     def replaced_kernels_(self) -> dict[str, float]:
-        """Matrices that were indefinite by rounding, so that the nearest positive semidefinite ones stand for them.
+        """Matrices that were indefinite by rounding, so the nearest positive semidefinite ones stand for them.
 
-        Kernels by name; the value is by how much of its largest eigenvalue the smallest one of the kernel was negative.
-        Values computed from the matrices as they were given differ from those told here.
+        Kernels by name; the value is by how much of the largest eigenvalue the smallest one of the kernel was negative.
+        Values computed from the matrices as given differ from those told here.
         """
         check_is_fitted(self)
         model: Any = self
@@ -132,13 +131,13 @@ class Explanations:
 
     @property
     def feature_importances_(self) -> Array:
-        """What predictions of rows that were not fitted lose without each column, as shares, ``(n_features_in_,)``.
+        """What predictions of rows not fitted lose without every column, as shares, ``(n_features_in_,)``.
 
-        A column is worth what the mean loss of such rows gains when the part of its kernels is replaced by the mean of
-        that part (see `importance_frame`). It counts in full if one of its kernels by itself is more strongly related
-        to y than any kernel is to 95 % of random orders of y, and else what is left of it after two standard errors:
-        of columns of noise some pass the one in 5 % of the data sets, and the other in about 2 %. A kernel of several
-        columns shares its worth equally among them. The shares sum to one, or are all zero for a model whose
+        A column is worth what the mean loss of such rows gains when the part of the kernels is replaced by the mean of
+        that part (see `importance_frame`). It counts in full if one of the kernels by itself is more strongly related
+        to y than any kernel is to 95 % of random orders of y, and else what is left of it after two standard errors: of
+        columns of noise some pass the one in 5 % of the data sets, and the other in about 2 %. A kernel of several
+        columns shares the worth equally among them. The shares sum to one, or are all zero for a model whose
         predictions of new rows are no better with any column than without; of several classes or targets they are the
         mean. ``importance_method_`` says which rows. Not there for precomputed kernels and pairs, without columns.
         """
@@ -158,8 +157,8 @@ class Explanations:
     def importance_method_(self) -> str:
         """Which rows importances are measured on: "folds" of a search, or training rows by "leave-out".
 
-        "folds": rows that cross-validation held out, at the strength that it chose. "leave-out": each training row by a
-        model that has not seen it, which is one Newton step from the fitted one, in closed form; the penalty's own
+        "folds": rows that cross-validation held out, at the strength that it chose. "leave-out": every training row by
+        a model that has not seen it, which is one Newton step from the fitted one, in closed form; the penalty's own
         curvature in the norms tells how far learned weights follow single rows. Which kernels there are is not learned
         anew: of what selection can pick from noise, ``feature_importances_`` and ``noise_p_value_`` know.
         """
@@ -167,7 +166,7 @@ class Explanations:
         return str(self.__dict__.get("_importance_method", LEAVE_OUT))
 
     def importance_frame(self, by: str = "columns") -> pd.DataFrame:
-        """Return what predictions of rows that were not fitted lose without each column, or without each kernel.
+        """Return what predictions of rows not fitted lose without every column, or without every kernel.
 
         Parameters
         ----------
@@ -178,13 +177,12 @@ class Explanations:
         -------
         DataFrame
             A row a set of columns with a kernel (``name`` of the column, the view or the group, ``columns``,
-            ``n_kernels``), or an active kernel (``columns``, ``kernel``, with its name): ``importance``, the increase
-            of the mean loss of rows left out without it, ``low`` and ``high``, the ends of its 95 % interval over the
-            rows, ``beyond_noise``, whether a kernel on these columns by itself is more strongly related to y than any
-            kernel is to random orders of y, ``share``, as
-            ``feature_importances_`` has it, and ``n_rows``, the number of rows that were left out: all of a small
-            table, of a large one as many as take about a tenth of the fit, drawn with ``random_state``. Where columns
-            tell the same, each is worth little by itself.
+            ``n_kernels``), or an active kernel (``columns``, ``kernel``, with the name): ``importance``, the increase
+            of the mean loss of rows left out without it, ``low`` and ``high``, the ends of the 95 % interval over the
+            rows, ``beyond_noise``, whether a kernel on the columns by itself is more strongly related to y than any
+            kernel is to random orders of y, ``share``, as ``feature_importances_`` has it, and ``n_rows``, the number
+            of rows left out: all of a small table, of a large one as many as take about a tenth of the fit, drawn with
+            ``random_state``. Where columns tell the same, each is worth little by itself.
 
         Raises
         ------
@@ -234,11 +232,11 @@ class Explanations:
         return frame.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
 
     def _worth(self, lost: Array, members: Sequence[int]) -> Array:
-        """Return what counts of the losses of units (u, 2), each with one of its active kernels."""
+        """Return what counts of the losses of units (u, 2), each with one of the active kernels."""
         return np.maximum(lost[:, 0] - np.where(self._beyond(members), 0.0, EVIDENCE) * lost[:, 1], 0.0)
 
     def _beyond(self, members: Sequence[int]) -> Array:
-        """Return whether any kernel on the columns of these active kernels is beyond what noise reaches, (u,) bool."""
+        """Return whether any kernel on the columns of the active kernels is beyond what noise reaches, (u,) bool."""
         known = getattr(self, "_beyond_noise", None)
         if known is None:  # of kernels that were found
             return np.zeros(len(members), dtype=bool)
@@ -248,7 +246,7 @@ class Explanations:
         return np.array([places[m] in found for m in self._expansion.active[list(members)]], dtype=bool)
 
     def _lost(self) -> dict[str, Array]:
-        """Return what is lost without each unit and its error, (u, 2), as it was kept or from the rows that were."""
+        """Return what is lost without every unit and the error, (u, 2), as it was kept or from the rows that were."""
         kept: dict[str, Array] | None = getattr(self, "_lost_by", None)
         if kept is not None:
             return kept
@@ -272,7 +270,7 @@ class Explanations:
         return self._expansion.bank
 
     def decompose_frame(self, X: TableLike) -> pd.DataFrame:
-        """Return what each active kernel adds to each prediction, as a table with names.
+        """Return what each active kernel adds to every prediction, as a table with names.
 
         The sum of a row is ``decision_function(X)``, or ``predict(X)`` of models without one.
 
@@ -284,8 +282,8 @@ class Explanations:
         Returns
         -------
         DataFrame
-            One row a sample, with the index of X; one column for each kernel with a positive weight, in the order of
-            ``kernel_names_``, and ``"intercept"``. With several classes or targets, columns of two levels, led by
+            One row a sample, with the index of X; a single column for every kernel with a positive weight, in the order
+            of ``kernel_names_``, and ``"intercept"``. With several classes or targets, columns of two levels, led by
             ``class`` or ``output``, so that ``frame[label]`` is the table of one of them.
 
         See Also
@@ -326,9 +324,9 @@ class Explanations:
     def variance_frame(self, X: TableLike) -> pd.DataFrame:
         r"""Return how the variance of the predictions of some rows falls to the active kernels and to what they share.
 
-        With the parts ``f_m`` of the kernels over these rows,
-        :math:`\operatorname{Var}(f) = \sum_m \operatorname{Var}(f_m) + \sum_{m \ne l} \operatorname{Cov}(f_m, f_l)`.
-        For kernels that are centered and columns that are independent, ``variance`` is the Sobol share.
+        With the parts ``f_m`` of the kernels over the rows, :math:`\operatorname{Var}(f) = \sum_m
+        \operatorname{Var}(f_m) + \sum_{m \ne l} \operatorname{Cov}(f_m, f_l)`. For kernels centered and columns that
+        are independent, ``variance`` is the Sobol share.
 
         Parameters
         ----------
@@ -364,7 +362,7 @@ class Explanations:
         return pd.concat(found, names=[self._target_word]).reset_index(level=0).reset_index(drop=True)
 
     def decompose(self, X: TableLike) -> Array:
-        """Return what each kernel adds to each score.
+        """Return what every kernel adds to every score.
 
         Summed over kernels, and with ``intercept_`` added where there is one, this is ``decision_function(X)``, or
         ``predict(X)`` of models without one.
@@ -377,7 +375,7 @@ class Explanations:
         Returns
         -------
         ndarray of shape (n_kernels, n_samples) or (n_kernels, n_samples, n_outputs)
-            Zero for kernels of weight zero; one entry a class or target where there are several.
+            Zero for kernels of weight zero; an entry per class or target where there are several.
 
         See Also
         --------
@@ -405,13 +403,13 @@ class Explanations:
 
 
 def unit_names(kernels: pd.DataFrame) -> list[str]:
-    """Return a short name for the columns of each kernel: what stands before the function in the kernel's name."""
+    """Return a short name for the columns of every kernel: what stands before the function in the kernel's name."""
     labels = zip(kernels["name"].astype(str), kernels["columns"].astype(str), strict=True)
     return [name.rpartition(": ")[0] or (columns if len(columns) <= MOST_LETTERS else name) for name, columns in labels]
 
 
 def _variances(parts: pd.DataFrame) -> pd.DataFrame:
-    """Return shares of the variance of a sum that fall to its columns."""
+    """Return shares of the variance of a sum that fall to the columns."""
     values = parts.drop(columns=INTERCEPT)
     centered = values.to_numpy() - values.to_numpy().mean(axis=0)
     whole = centered.sum(axis=1)

@@ -1,35 +1,35 @@
-"""What predictions of the training rows lose without a column, each row predicted by a model that has not seen it.
+"""What predictions of the training rows lose without a column, every row predicted by a model that has not seen it.
 
-At its optimum a model is the mean of a Gaussian process, ``f_m ~ GP(0, d_m K_m)`` beside free constants, seen through
+At the optimum a model is the mean of a Gaussian process, ``f_m ~ GP(0, d_m K_m)`` beside free constants, seen through
 losses of curvature ``W = s l''(y, z)``. With ``Q_m = d_m K_m``, ``Q`` their sum and ``B`` the constants,
 
     R   = (Q + W^-1)^-1,      U = B - Q R B,      G = (B' R B)^-1,
     C_m = diag(Q_m - Q_m R Q - Q_m R B G U'),     C = sum_m C_m + diag(B G U')
 
-are the posterior covariances of ``f_m`` with the whole score at each row, and one Newton step leaves row ``i`` out:
+are the posterior covariances of ``f_m`` with the whole score at every row, and one Newton step leaves row ``i`` out:
 
     z_i^(-i) = z_i - rho_i C_i / (1 - W_i C_i),   f_mi^(-i) = f_mi - rho_i C_mi / (1 - W_i C_i).
 
 It is exact for the squared loss and fixed weights. Of losses with kinks, rows at a kink have infinite curvature and all
 others none. Cox's partial likelihood is that of Poisson counts at its own baseline hazard, whose level is free.
 
-**Weights are learned, too.** Across ``f_m`` the penalty bends by ``1 / d_m``, along it by its second derivative in the
-norm, which for the block 1-norm is zero: how large a function is costs nothing more once its kernel is there. With
+**Weights are learned, too.** Across ``f_m`` the penalty bends by ``1 / d_m``, along it by the second derivative in the
+norm, which for the block 1-norm is zero: how large a function is costs nothing more once the kernel is there. With
 ``H`` the Hessian of the penalty in the norms ``t``, ``S = D^1/2 H D^1/2`` and ``F`` the functions ``f_m / t_m``,
 
     Q_m = d_m K_m + F_m [D^1/2 (S^-1 - I) D^1/2 F']_m.
 
-Without this term a noise category of many levels, and whatever else follows single rows, gains by its own weight.
+Without the term a noise category of many levels, and whatever else follows single rows, gains by its own weight.
 
-**In factors** ``K_m = Z_m Z_m'`` the same covariances are ``C_m = diag(P_m A^-1 P')`` with ``P = [D^1/2 Z, B]`` and
-``A = P' W P + (I - V (I - S) V')``, ``V`` the directions of the coefficients: systems of the size of all ranks. Where
-these are far more than the rows that are left out, matrices ``Z_m Z_m'`` among the rows are smaller.
+**In factors** ``K_m = Z_m Z_m'`` the same covariances are ``C_m = diag(P_m A^-1 P')`` with ``P = [D^1/2 Z, B]`` and ``A
+= P' W P + (I - V (I - S) V')``, ``V`` the directions of the coefficients: systems of the size of all ranks. Where these
+are far more than the rows left out, matrices ``Z_m Z_m'`` among the rows are smaller.
 
 **When.** Models of Gram matrices and smooth losses keep all rows that matter, and are asked when somebody wants to
 know. Factors keep no rows, and losses with kinks only those at or beyond a kink: there what it takes is held until
-somebody asks, or saves the model, and where that is much it is measured at the end of the fit; of each kernel, and each
-set of columns, a mean and its error are kept. Where factors have far more columns than rows are left out, what is held
-are these rows of the table, of which factors are made when they are asked for.
+somebody asks, or saves the model, and where that is much it is measured at the end of the fit; of every kernel, and
+every set of columns, a mean and the error are kept. Where factors have far more columns than rows are left out, what is
+held are the rows of the table, of which factors are made when they are asked for.
 
 K. R. Rad, A. Maleki, "A scalable estimate of the out-of-sample prediction error via approximate leave-one-out
 cross-validation", JRSS B 82 (2020); S. Wang and others, "Approximate leave-one-out for fast parameter tuning in high
@@ -67,7 +67,7 @@ UNKNOWN = (np.linalg.LinAlgError, FloatingPointError)  # rows cannot be left out
 
 
 def some_rows(n: int, most: int, seed: int) -> Array:
-    """Return the rows that are left out in turn: all, or some that are drawn at random and stand for all."""
+    """Return the rows left out in turn: all, or some drawn at random and stand for all."""
     return np.arange(n) if n <= most else np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
 
 
@@ -80,7 +80,7 @@ def _seed_of(model: BaseEstimator) -> int:
 def most_rows(stack: FactoredStack, fit: Fit, active: Sequence[int]) -> int:
     """Return how many rows of factors are left out: as many as take about a tenth of a fit, at least `FEWER_ROWS`.
 
-    A row takes three times the square of all active ranks, in a fit at least some hundred times these ranks.
+    A row takes three times the square of all active ranks, in a fit at least some hundred times the ranks.
     """
     ranks, kernels = np.zeros(1), set(active)
     for found in fit.solutions:
@@ -105,7 +105,7 @@ class LeftOut:
     weight: Array  # (n,)
 
     def drops(self, units: Sequence[Sequence[int]]) -> Array:
-        """Return what the mean loss gains when the part of a unit is replaced by its mean, and its error, (u, 2).
+        """Return what the mean loss gains when the part of a unit is replaced by the mean, and the error, (u, 2).
 
         The error is the standard error of the mean of the differences by row, which are paired.
         """
@@ -121,7 +121,7 @@ class LeftOut:
 
 
 def losses_of_rows(losses: Sequence[Any], y: Array, scores: Array, weight: Array) -> tuple[Array, Array]:
-    """Return the loss of each row, a mean over targets, and its weight; of a partial likelihood, of each event."""
+    """Return the loss of every row, a mean over targets, and the weight; of a partial likelihood, of every event."""
     first = losses[0]
     if first.of_several:
         return first.value(y, scores), weight
@@ -154,7 +154,7 @@ FACTOR_TOL = 1e-4  # share of the trace that factors leave of kernels whose func
 
 
 def units_of(bank: FittedBank, n_active: int) -> list[list[int]]:
-    """Return the active kernels on each set of columns, in the order of the bank; none for kernels without columns."""
+    """Return the active kernels on every set of columns, in the order of the bank; none for kernels without columns."""
     units: dict[tuple[int, ...], list[int]] = {}
     if bank.on_columns and n_active:
         for m, columns in enumerate(bank.table.positions):
@@ -163,7 +163,7 @@ def units_of(bank: FittedBank, n_active: int) -> list[list[int]]:
 
 
 def of_support(model: BaseEstimator) -> LeftOut:
-    """Return what is left of the rows that a model of Gram matrices keeps, each left out in turn."""
+    """Return what is left of the rows that a model of Gram matrices keeps, every left out in turn."""
     expansion = model._expansion
     losses = (get_shared_loss(model._loss),) if model._shares_weights else (model._loss,) * expansion.n_targets
     known = (model._support_targets, model._support_weights)
@@ -240,7 +240,7 @@ class FactorRows:
         return replace(self, factors=[], stack=stack.taken(active, rows), tols=tols)
 
     def left_out(self) -> LeftOut:
-        """Leave each row out in turn."""
+        """Leave every row out in turn."""
         if self.stack is not None:
             operators = [self.stack.operators([m], tol)[0] for m, tol in enumerate(self.tols)]
             factors = [np.asarray(operator.rows(np.arange(len(self.y)))) for operator in operators]
@@ -334,7 +334,7 @@ def targets_of(
     unit: Array,
     share: float,
 ) -> list[Target]:
-    """Return every target of a model at the rows that are left out."""
+    """Return every target of a model at the rows left out."""
     m, n, n_targets = values.shape
     scores = values.sum(axis=0) + intercepts
     first = losses[0]
@@ -376,7 +376,7 @@ def _joined(left: Sequence[tuple[Array, Array]], losses: Sequence[Any], y: Array
 
 
 def keeps_rows(model: BaseEstimator, losses: Sequence[Any]) -> bool:
-    """Whether a model keeps all that it takes to leave its rows out."""
+    """Whether a model keeps all that it takes to leave the rows out."""
     each = [loss.each for loss in losses]
     smooth = all(loss.couples_samples or (loss.smooth and loss == each[0]) for loss in each)
     known = model._expansion.of_samples and "_support_targets" in model.__dict__
@@ -384,7 +384,7 @@ def keeps_rows(model: BaseEstimator, losses: Sequence[Any]) -> bool:
 
 
 def keep_importance(model: BaseEstimator, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
-    """See to what rows that are left out lose, where the model keeps too little to be asked later.
+    """See to what rows left out lose, where the model keeps too little to be asked later.
 
     ``kernels`` are the rows as all kernels need them, or a stack of factors; None where folds have measured it.
     It is measured when somebody asks, from as little as it takes, or at once where that is much.
@@ -434,7 +434,7 @@ def _lost_by(bank: FittedBank, left_out: Callable[[], LeftOut]) -> dict[str, Any
 
 
 def drops(bank: FittedBank, left: LeftOut) -> dict[str, Array]:
-    """Return what is lost without each set of columns and without each active kernel, and of how many rows."""
+    """Return what is lost without every set of columns and without each active kernel, and of how many rows."""
     n_active = len(left.parts)
     lost = {"columns": left.drops(units_of(bank, n_active)), "kernel": left.drops([[m] for m in range(n_active)])}
     return {**lost, "rows": np.array([float(len(left.weight))])}

@@ -1,4 +1,4 @@
-"""Rows left out of a fitted model in closed form: the mathematics of ``importance``, one target at a time."""
+"""Rows left out of a fitted model in closed form: the mathematics of ``importance``, a single target at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHUNK = 512  # of these rows at a time: beside them, four matrices of as many ro
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """One target of a fitted model, at the rows that are left out in turn."""
+    """One target of a fitted model, at the rows left out in turn."""
 
     values: Array  # (m, n): what each active kernel adds
     scores: Array  # (n,): their sum, and the constant
@@ -57,8 +57,8 @@ class Target:
     def stiffness(self) -> tuple[Array, Array]:
         """Return eigenvalues (m,) of ``S``, none below `LOOSE`, and eigenvectors (m, m).
 
-        Norms end at zero, where the penalty has a kink: a function that would go beyond it without one of the rows,
-        by the curvature of the others along that function alone, keeps its weight. So does that of a single row.
+        Norms end at zero, where the penalty has a kink: a function that would go beyond it without one of the rows, by
+        the curvature of the rest along that function alone, keeps the weight. So does that of a single row.
         """
         units = self.values / np.where(self.norms > 0, self.norms, 1.0)[:, None]
         bent = self.curvature * units**2
@@ -201,7 +201,7 @@ def _side_by_side(
 
 
 def _longer(target: Target) -> tuple[Array, Array]:
-    """Return functions of unit norm, and by which of them each prior is longer along its own, (m, n) twice."""
+    """Return functions of unit norm, and by which of them every prior is longer along its own, (m, n) twice."""
     values, vectors = target.stiffness()
     root = np.sqrt(target.weights)
     lengths = target.values / np.where(target.norms > 0, target.norms, 1.0)[:, None]

@@ -13,12 +13,12 @@ the covariance of a sum g of some of the functions, between rows P, and the vari
 
 For the squared loss ``s2 = sum_i rho_i^2 / s_i / sum_i Q_ii / s_i``, the weighted sum of squared residuals over N minus
 the trace of the smoother. For the logarithms of likelihoods ``s2 = 1``, and the posterior is Laplace's approximation.
-It is plug-in: the weights are taken as if they had been known, so that bands are too narrow where they are uncertain.
+It is plug-in: the weights are taken as if they had been known, so bands are too narrow where they are uncertain.
 
 **Kernels held as factors.** The model keeps at most `MOST_ROWS` training rows, drawn at random, each with the weight of
 N / n rows: the same formulas on n rows, with W times N / n, have the information of all N rows up to sampling. Between
-the rows that are kept, functions with more degrees of freedom than n have the variance of the prior: bands are too wide
-there, never too narrow. The squared residuals are those of all rows.
+the rows kept, functions with more degrees of freedom than n have the variance of the prior: bands are too wide there,
+never too narrow. The squared residuals are those of all rows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ BANDS_OF = "the losses 'squared', 'logistic' and 'poisson'"
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """The posterior of one target's function at the learned weights."""
+    """The posterior of a single target's function at the learned weights."""
 
     bank: FittedBank  # the active kernels
     active: Array  # (m,) int: their positions among all
@@ -78,7 +78,7 @@ class Posterior:
         return self.noise_variance * np.maximum(found, 0.0)
 
     def part_variance(self, X: object, kernels: Array, mean: Array) -> Array:
-        """Return the variance of the sum of some functions less its mean, at a few rows, (n,)."""
+        """Return the variance of the sum of some functions less the mean, at a few rows, (n,)."""
         bank, rows = self.bank, self.bank.prepare(X)
         own = self.weights * np.isin(self.active, kernels)
         cross = cross_combine(bank, rows, self.support, own)
@@ -116,7 +116,7 @@ def keep_band_rows(model: BaseEstimator, solutions: Sequence[Solution], samples:
 
 
 def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
-    """Return the posterior of a fitted estimator's function of one target."""
+    """Return the posterior of a fitted estimator's function of a single target."""
     expansion: Expansion = model._expansion
     bank, loss = expansion.bank, model._loss
     if loss.name != "squared" and loss.name not in LIKELIHOODS:

@@ -1,6 +1,6 @@
 """One problem a target on a shared Gram stack: solved in turn or in threads, and stopped together by Ctrl-C.
 
-Under several penalties every problem is started from its solution before where that helps (`descend`).
+Under several penalties every problem is started from the solution before where that helps (`descend`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def build_problems(
     kernel_penalties: Array | None,
     share_weights: bool = False,
 ) -> list[Problem]:
-    """Return one problem for each column of ``targets`` with its loss, or one for all with shared weights."""
+    """Return a single problem for every column of ``targets`` with the loss, or one for all with shared weights."""
     given: dict[str, Any] = {"fit_intercept": fit_intercept, "sample_weight": sample_weight}
     given["kernel_penalties"] = kernel_penalties
     if share_weights:
@@ -86,8 +86,8 @@ def solve_problems(
 ) -> Fit:
     """Solve every problem, in threads if there are several of both; convergence warnings are left to the caller.
 
-    ``starts`` are models to begin from, one a problem if there are any.
-    A ``time_limit`` among the parameters is for all problems together; one of a configured solver is for each.
+    ``starts`` are models to begin from, one a problem if there are any. A ``time_limit`` among the parameters is for
+    all problems together; one of a configured solver is for each.
     """
     until = end_of(None if isinstance(solver, Solver) else parameters.get("time_limit"))
     workers = min(n_threads(n_jobs), len(problems))
@@ -154,7 +154,7 @@ def _run(
 
 
 def _solve(problem: Problem, solver: Solver, start: Solution | None, stop: Event, until: float) -> Solution:
-    """Solve one problem; an interrupt here, unlike a stop asked for by the callback, stops the others as well."""
+    """Solve a single problem; an interrupt here, unlike a stop asked for by the callback, stops the rest as well."""
 
     def callback(record: IterationRecord) -> bool:
         if stop.is_set():
@@ -177,7 +177,7 @@ def prune_dual_coefficients(problem: Problem, solution: Solution, tol: float) ->
     """Set dual coefficients that an interior method left just beside zero to zero, if the model stays within ``tol``.
 
     Only for losses with samples that do not matter at the optimum (hinge, epsilon-insensitive). Each attempt costs a
-    pass, since what is returned is certified as it is.
+    pass, since what is returned is certified unchanged.
     """
     loss, sizes = problem.loss, np.abs(solution.dual_coef)
     if problem.stack.has_factors:
@@ -254,7 +254,7 @@ PLURALS = {"class": "classes", "output": "outputs"}
 
 
 def constant_targets(fit: Fit) -> set[int]:
-    """Return the numbers of the targets that have one value only."""
+    """Return the numbers of the targets that have a single value only."""
     return {number for number, problem in enumerate(fit.problems) if problem.constant_target}
 
 
@@ -287,7 +287,7 @@ def why_none(fit: Fit, tol: float) -> str:
 def why_some(empty: list[int], labels: Array, word: str, alpha: float | str | Array, *, searched: bool) -> str:
     """Return which of several targets have no kernel; ``searched`` says that cross-validation chose ``alpha``.
 
-    An array is a strength of each target.
+    An array is a strength of every target.
     """
     named = listed(map(repr, labels[empty[:MOST_NAMED]].tolist()), len(empty))
     noun, scores = PLURALS[word], "scores" if word == "class" else "predictions"
@@ -325,7 +325,7 @@ class SolverChoice:
         self._solvers: list[Solver] = []
 
     def of(self, problems: Sequence[Problem]) -> list[Solver]:
-        """Return the solver of each of the problems, on the kernels that were asked about before."""
+        """Return the solver of every of the problems, on the kernels asked about before."""
         penalties = [problem.regularizer for problem in problems]
         draws = any(hasattr(chosen, "random_state") for chosen in self._solvers)  # a seed for every problem
         if draws or not _same_but_for_strength(self._known, penalties):
@@ -343,7 +343,7 @@ def descend(
     *,
     start: list[Solution] | None = None,
 ) -> Iterator[Fit]:
-    """Solve the problems under each penalty in turn, each started from its solution before; warnings are left out.
+    """Solve the problems under every penalty in turn, every started from the solution before; warnings are left out.
 
     An element of ``regularizers`` is the penalty of all problems or one for each; ``start`` has solutions to begin
     from.

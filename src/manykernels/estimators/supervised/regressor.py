@@ -41,16 +41,16 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     .. math:: \sum_i s_i\, \ell(y_i, f(x_i) + b) + \alpha \Big(\sum_i s_i\Big)\, \Omega(\|f_1\|, \dots, \|f_M\|),
        \qquad f = \sum_m f_m,
 
-    over one function :math:`f_m` a kernel, and proves by a duality gap how close to the minimum it came. With several
-    targets, one such problem is solved for each, on the same kernels; each target has kernel weights of its own, unless
-    they are to share them.
+    over a single function :math:`f_m` a kernel, and proves by a duality gap how close to the minimum it came. With
+    several targets, one such problem is solved for each, on the same kernels; every target has kernel weights of its
+    own, unless they are to share them.
 
     Parameters
     ----------
     kernels : KernelBank, PrecomputedBank, PairKernels, "precomputed" or None, default=None
         The kernels. None: Gaussian kernels of three widths and a linear kernel, on every column and on all columns
         (:meth:`KernelBank.auto`); of a sparse X on all columns together, which are not standardized. With
-        "precomputed", X is a :class:`KernelStack`, an (M, N, N) array or a list of (N, N) arrays, used as it is,
+        "precomputed", X is a :class:`KernelStack`, an (M, N, N) array or a list of (N, N) arrays, used unchanged,
         without normalization; a :class:`PrecomputedBank` normalizes it. With :class:`PairKernels`, and with None if X
         is :class:`Pairs`, the samples are pairs.
     loss : {"squared", "epsilon_insensitive", "huber", "quantile", "poisson", "gamma"} or Loss, default="squared"
@@ -59,20 +59,20 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         returns the mean. Counts with an exposure are fitted as ``fit(X, counts / exposure, sample_weight=exposure)``,
         amounts with an exposure as ``fit(X, amounts / exposure)``.
     loss_parameters : LossParameters, dict or None, default=None
-        ``epsilon`` of ``"epsilon_insensitive"``, ``delta`` of ``"huber"``, ``tau`` of ``"quantile"``, such as
+        ``epsilon`` of ``"epsilon_insensitive"``, ``delta`` of ``"huber"``, ``tau`` of ``"quantile"``, for example
         ``{"tau": 0.9}``; see :class:`~manykernels.estimators.LossParameters`.
     penalty : str, dict or Regularizer, default="l1"
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, ``"group_elasticnet"``, or a set of kernel weights,
         ``"simplex"``, ``"lp_ball"``, ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of
-        ``alpha``. A dict gives kernels penalties of their own: ``{"subject": "ridge", "*": "l1"}`` maps names or
-        patterns to names or to objects, whose strengths are factors of ``alpha``.
+        ``alpha``. A dict gives kernels separate penalties: ``{"subject": "ridge", "*": "l1"}`` maps names or patterns
+        to names or to objects, whose strengths are factors of ``alpha``.
     alpha : float or str, default="auto"
         Strength of the penalty relative to the mean loss, positive. Targets are not standardized: with the squared loss
         and ``"l1"``, multiplying them by c calls for c times a number given here. Text is relative to the strength at
-        which a model is empty, so that every target has its own, which no unit of y and no scale of the kernels
-        changes: ``"0.1*max"`` is a tenth of that of the target, ``"0.3*noise"`` 0.3 of that of the target in random
-        order, and ``"auto"`` is ``"0.2*noise"``, up to ``"0.5*noise"`` where most kernels are noise, and
-        ``"0.07*noise"`` or ``"0.024*noise"`` where this clearly lowers the leave-one-out loss.
+        which a model is empty, so every target has its own, which no unit of y and no scale of the kernels changes:
+        ``"0.1*max"`` is a tenth of that of the target, ``"0.3*noise"`` 0.3 of that of the target in random order, and
+        ``"auto"`` is ``"0.2*noise"``, up to ``"0.5*noise"`` where most kernels are noise, and ``"0.07*noise"`` or
+        ``"0.024*noise"`` where the clearly lowers the leave-one-out loss.
     l1_ratio : float, default=0.5
         For ``"elasticnet"``: 1 is ``"l1"``, 0 is ``"ridge"``; also for ``"group_elasticnet"``, below 1.
     q : float, default=1.5
@@ -82,7 +82,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     eta : float, default=0.5
         For ``"elasticnet_ball"``: share of the 1-norm, between 0 and 1.
     outputs : {"own", "shared"}, default="own"
-        Whether every target has kernel weights of its own, or all targets share one set: see Notes.
+        Whether every target has kernel weights of its own, or all targets share a single set: see Notes.
     solver : str or Solver, default="auto"
         Name of a solver, or a configured one, whose own ``tol``, ``max_iter``, ``time_limit``, ``callback`` and
         ``verbose`` then count.
@@ -95,7 +95,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         Relative duality gap to reach.
     random_state : int, RandomState instance or None, default=None
         Seed of a solver that draws random numbers (``"ufo_mkl"``, ``"obscure"``), also of a configured one. None leaves
-        the seed of the solver as it is: 0, unless it was configured.
+        the seed of the solver unchanged: 0, unless it was configured.
     resources : Resources, dict or None, default=None
         Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``callback``, ``representation``,
         ``memory_budget``, ``n_jobs``, ``verbose``; see :class:`~manykernels.estimators.Resources`.
@@ -103,18 +103,18 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     Attributes
     ----------
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_targets, n_kernels)
-        Weights ``d`` of the kernels; one row a target if y has two dimensions and targets do not share them.
+        Weights ``d`` of the kernels; a row per target if y has two dimensions and targets do not share them.
     alpha_ : float or ndarray of shape (n_targets,)
-        Strength that was used, relative to the mean loss; for ``"elasticnet"`` that of both terms together. Not there
-        if the penalty is an object.
+        Strength used, relative to the mean loss; for ``"elasticnet"`` that of both terms together. Not there if the
+        penalty is an object.
     l1_ratio_ : float or ndarray of shape (n_targets,)
-        Share of the norms that was used, for penalties that have one. A relative ``alpha`` is a fraction of each term's
-        own largest strength, so that it differs from ``l1_ratio``; with ``alpha_`` it is the fit in numbers.
+        Share of the norms used, for penalties that have one. A relative ``alpha`` is a fraction of every term's own
+        largest strength, so it differs from ``l1_ratio``; with ``alpha_`` it is the fit in numbers.
     noise_ratio_ : float or ndarray of shape (n_targets,)
         The strength in units of the one at which the model of y in random order is empty: below 1, some of what is
         selected would be selected from noise.
     noise_p_value_ : float or ndarray of shape (n_targets,)
-        Share of targets, y and its random orders (199, of more than 500 samples fewer; of a given ``alpha`` 19, and
+        Share of targets, y and the random orders (199, of more than 500 samples fewer; of a given ``alpha`` 19, and
         more while they leave doubt), that are as strongly related to the kernels as y is; a warning says so where it is
         above 0.05 for all outputs together. It is small where the effect of a single kernel is clear, or several are at
         hand, not where a model of very many weak ones predicts.
@@ -143,7 +143,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     n_iter_ : int
         Outer iterations, at least 1; the most over the targets.
     solution_ : Solution or tuple of Solution
-        Everything the solver reports, for each target if y has two dimensions; a single one with shared weights.
+        Everything the solver reports, for every target if y has two dimensions; a single one with shared weights.
     n_features_in_ : int
         Number of columns of X; of training samples for precomputed kernels.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -151,7 +151,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     target_names_ : ndarray of shape (n_targets,)
         Names of the columns of y, if y was a DataFrame or Series with string names.
     feature_importances_ : ndarray of shape (n_features,)
-        What predictions of rows left out lose without each column, as shares: see the property, and `importance_frame`.
+        What predictions of rows left out lose without every column, as shares: see the property, and
+        `importance_frame`.
     importance_method_ : {"leave-out", "folds"}
         Which rows were left out.
     selected_features_ : ndarray of shape (n_features,), bool
@@ -166,11 +167,11 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     -----
     ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b``: prediction evaluates active kernels on support samples only.
 
-    With ``outputs="shared"`` and y of two dimensions there is one problem for all targets, in which a kernel counts
-    with the norm over all targets, ``||f_m||^2 = sum_t ||f_mt||^2``, and is selected for all or for none. The loss is
-    summed over the targets and must have derivatives, like ``"squared"`` or ``"huber"``, unless
-    kernels are held as factors. Targets of larger scale then count for more; standardize them if they should not.
-    ``dual_gap_`` is of that problem.
+    With ``outputs="shared"`` and y of two dimensions there is a single problem for all targets, in which a kernel
+    counts with the norm over all targets, ``||f_m||^2 = sum_t ||f_mt||^2``, and is selected for all or for none. The
+    loss is summed over the targets and must have derivatives, like ``"squared"`` or ``"huber"``, unless kernels are
+    held as factors. Targets of larger scale then count for more; standardize them if they should not. ``dual_gap_`` is
+    of that problem.
 
     References
     ----------
@@ -265,8 +266,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         return_std : bool, default=False
             Whether to return standard deviations too, for the squared loss: those of the function, not of new targets
             around it, as a Gaussian process has them whose prior is the penalty at the learned weights. They are
-            plug-in, as if these weights had been known. Not for precomputed kernels. Of kernels
-            held as factors they are computed from 1,000 training rows, each of which stands for several.
+            plug-in, as if the weights had been known. Not for precomputed kernels. Of kernels held as factors they are
+            computed from 1,000 training rows, each of which stands for several.
 
         Returns
         -------
@@ -335,7 +336,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of the variance that is explained; of the deviance for "poisson" and "gamma".
 
-        Of several quantiles, the share of the quantile losses that is saved, averaged over the quantiles.
+        Of several quantiles, the share of the quantile losses saved, averaged over the quantiles.
 
         Parameters
         ----------

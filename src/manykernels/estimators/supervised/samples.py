@@ -45,9 +45,9 @@ Rows = Table | KernelStack | Pairs  # checked; all are indexed by samples
 def checked_rows(
     estimator: BaseEstimator, X: TableLike, *, precomputed: bool, reset: bool, read: Array | None = None
 ) -> Rows:
-    """Check X, and keep (``reset``) or compare its number and names of columns; the only place where that happens.
+    """Check X, and keep (``reset``) or compare the number and names of columns; the only place where that happens.
 
-    Of the columns that are known by name, a DataFrame to predict needs those in the mask ``read`` only.
+    Of the columns known by name, a DataFrame to predict needs those in the mask ``read`` only.
     """
     rows = _checked(estimator, X, precomputed=precomputed, reset=reset, read=read)
     if read is not None and isinstance(rows, Table):
@@ -97,13 +97,13 @@ def _checked(estimator: BaseEstimator, X: TableLike, *, precomputed: bool, reset
 
 
 def part_of(rows: Rows, numbers: Array, *, by_columns: bool) -> Rows:
-    """Return some rows; of a table column after column where kernels that are held as factors are to read them."""
+    """Return some rows; of a table column after column where kernels held as factors are to read them."""
     part = rows[numbers]
     return part.by_columns() if by_columns and isinstance(part, Table) else part
 
 
 def _warn_of_spreads(table: Table) -> None:
-    """Say that sparse columns are read as they are, where one width cannot suit them all."""
+    """Say that sparse columns are read unchanged, where a single width cannot suit them all."""
     mean, square = (np.asarray(each.mean(axis=0)).ravel() for each in (table.data, table.data.power(2)))
     spreads = np.sqrt(np.maximum(square - mean**2, 0.0))
     spreads = spreads[spreads > 0]
@@ -139,7 +139,7 @@ def check_alignment(rows: Rows, y: ArrayLike) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The samples of positive weight, out of those that were given."""
+    """The samples of positive weight, out of those given."""
 
     rows: Rows
     y: Array  # (n,) labels, (n,) or (n, K) numbers
@@ -174,7 +174,7 @@ class Samples:
     ) -> list[tuple[Array, Array]]:
         """Return folds of the given samples; a number of folds is dealt among those that count.
 
-        Splitters, and rows that are named, know of all samples that were given.
+        Splitters, and rows named, know of all samples given.
         """
         if len(self.kept) == self.n_given or not (cv is None or isinstance(cv, Integral)):
             return list(splits(y, groups))
@@ -310,7 +310,7 @@ def _refuse_infinite(y: Array, hint: str) -> None:
 
 
 def _refuse_gaps(y: Any, hint: str = "") -> None:
-    """Say where targets or labels are missing, in a table by its columns, and the way out."""
+    """Say where targets or labels are missing, in a table by the columns, and the way out."""
     if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1 and y.dtype.kind in "fO":
         y = pd.DataFrame(y)
     if not isinstance(y, pd.DataFrame):
@@ -339,7 +339,7 @@ def names_of_targets(y: ArrayLike) -> Array | None:
 
 
 def encode_labels(labels: Array) -> tuple[Array, Array, Array]:
-    """Return classes, the class number of each sample, and the columns of signs of the problems to solve."""
+    """Return classes, the class number of every sample, and the columns of signs of the problems to solve."""
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise InvalidInputError(
@@ -351,7 +351,7 @@ def encode_labels(labels: Array) -> tuple[Array, Array, Array]:
 
 
 def likeliest(classes: Array, values: Array) -> Array:
-    """Return the class of the largest score; a single score decides between two by its sign."""
+    """Return the class of the largest score; a single score decides between two by the sign."""
     return classes[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
 
 
@@ -375,7 +375,7 @@ def sample_weights(sample_weight: ArrayLike | None, n_samples: int) -> Array:
 
 
 def class_factors(class_weight: Mapping[Any, float] | str | None, classes: Array, codes: Array, weight: Array) -> Array:
-    """Return the weight of each class, (n_classes,) float64."""
+    """Return the weight of every class, (n_classes,) float64."""
     if class_weight is None:
         return np.ones(len(classes))
     if isinstance(class_weight, str) and class_weight == "balanced":
@@ -393,7 +393,7 @@ def class_factors(class_weight: Mapping[Any, float] | str | None, classes: Array
 
 
 def kernel_factors(kernel_penalties: ArrayLike | Mapping[str, float] | None, names: tuple[str, ...]) -> Array | None:
-    """Return the penalty of each kernel, (M,) float64, or None if all are one."""
+    """Return the penalty of every kernel, (M,) float64, or None if all are one."""
     if kernel_penalties is None:
         return None
     if not isinstance(kernel_penalties, Mapping):

@@ -69,7 +69,7 @@ def served_by(spec: KernelSpec, n_columns: int, levels: Levels = None) -> str:
 
 
 def reads_rows(bank: KernelBank) -> bool:
-    """Whether a stack can read rows as they are for a bank: none of its kernels is centered or scaled row by row."""
+    """Whether a stack can read rows as they are for a bank: none of the kernels is centered or scaled row by row."""
     return not (bank.center or bank.normalize == "unit_diagonal")
 
 
@@ -144,7 +144,7 @@ def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel]
 def projected_bank(bank: KernelBank, n_rows: int) -> KernelBank:
     """Return a bank whose default Gaussians of several columns are projected on landmarks, fewer for many rows.
 
-    No factor holds these kernels exactly, and a bound on the rest needs all pairs of rows.
+    No factor holds the kernels exactly, and a bound on the rest needs all pairs of rows.
     """
     count = default_landmarks(n_rows)
     entries = [
@@ -159,7 +159,7 @@ def default_landmarks(n_rows: int) -> int:
 
 
 def _with_gaps(head: pd.DataFrame | Array, columns: Array) -> Any:
-    """Return rows in which each of these columns lacks a value, in a row of its own: patterns of gaps all differ."""
+    """Return rows in which each of the columns lacks a value, in a separate row: patterns of gaps all differ."""
     frame = pd.DataFrame(head)
     repeated = frame.iloc[np.resize(np.arange(len(frame)), max(len(frame), len(columns)))].reset_index(drop=True)
     for row, column in enumerate(columns):
@@ -262,12 +262,12 @@ def refusal_of_bank(bank: object, *, fit_intercept: bool = True) -> str | None:
 def fit_factors(
     bank: KernelBank, X: object, *, fit_intercept: bool = True, rounded: bool = False
 ) -> tuple[FittedBank, FactoredStack]:
-    """Fit a bank on training rows and return it with the stack of its kernels as factors.
+    """Fit a bank on training rows and return it with the stack of the kernels as factors.
 
-    Widths, standardization and normalization are those of :meth:`KernelBank.fit`. Centered kernels are those that are
-    not, up to a constant in every function, which the intercept takes up: since dual coefficients sum to zero, neither
-    dual norms nor norms of functions differ. Only their scale does. ``rounded`` says whether features that are kept
-    with the rows may be in single precision.
+    Widths, standardization and normalization are those of :meth:`KernelBank.fit`. Centered kernels are those not, up to
+    a constant in every function, which the intercept takes up: since dual coefficients sum to zero, neither dual norms
+    nor norms of functions differ. Only their scale does. ``rounded`` says whether features kept with the rows may be in
+    single precision.
 
     Examples
     --------
@@ -336,19 +336,19 @@ def held_bytes(bank: KernelBank, rows: Table) -> int:
 
 
 def _plain_units(means: Array, scales: Array) -> bool:
-    """Whether no square of a column leaves float64, and where a column is takes few of the digits of its entries."""
+    """Whether no square of a column leaves float64, and where a column is takes few of the digits of the entries."""
     return bool(((np.abs(means) < FAR * scales) & (scales > 1 / LARGEST) & (scales < LARGEST)).all())
 
 
 def _grand_total(stack: FactoredStack, kernel: int) -> float:
-    """Return the sum of all entries of a kernel, whatever shape its functions must have."""
+    """Return the sum of all entries of a kernel, whatever shape the functions must have."""
     if stack.constraints_of(kernel) is None:
         return stack.exact_quad(kernel, np.ones(stack.n_samples))[0]
     return float(np.sum(stack.factor(kernel, 0.0).sum(axis=0) ** 2))
 
 
 def _with_unit_diagonal(spec: KernelSpec) -> KernelSpec:
-    """Return a kernel divided by the roots of its diagonal; sparse features are divided by their lengths."""
+    """Return a kernel divided by the roots of the diagonal; sparse features are divided by their lengths."""
     if isinstance(spec, ObjectKernel):
         return spec.unit()
     return spec if spec.unit_diagonal else UnitDiagonal(spec)
@@ -389,7 +389,7 @@ def _squared_columns(
 ) -> tuple[Array, Array]:
     """Return linear kernels on columns in memory without gaps, and the sums of their diagonals; columns are read once.
 
-    Those that are not finite are left out: rows tell what is wrong there.
+    Those not finite are left out: rows tell what is wrong there.
     """
     as_they_are = not (table.chunked or isinstance(table.columns, dict) or table.gaps.any())
     if not linear or not as_they_are or table.center.any() or (table.unit != 1.0).any():

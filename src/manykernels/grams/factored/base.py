@@ -31,7 +31,7 @@ STORED_BYTES = 4e9  # of factors of a working set; those of Gaussians of one col
 class FactoredStack(GramStack):
     """A Gram stack whose kernels have factors: ``K_m = Z_m Z_m' + E_m`` with ``E_m`` psd, everything linear in N.
 
-    A subclass supplies `templates`, ``_quad`` and ``_apply_each``, and says whether its passes are exact.
+    A subclass supplies `templates`, ``_quad`` and ``_apply_each``, and says whether the passes are exact.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class FactoredStack(GramStack):
         return ROUNDING * self.largest
 
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
-        """Return ``z_m(x)' v`` as a function of standardized columns that needs neither the stack nor its rows."""
+        """Return ``z_m(x)' v`` as a function of standardized columns that needs neither the stack nor the rows."""
         spec, columns, root = self.spec_of(kernel), self.columns_of(kernel), float(np.sqrt(self.scales[kernel]))
         operator = self.templates([kernel], tol)[0]
         if isinstance(operator._map, NystroemFeatures):
@@ -105,7 +105,7 @@ class FactoredStack(GramStack):
         return self._quad(r)  # type: ignore[arg-type]  # sums over rows take either
 
     def _quad_each(self, columns: Array) -> Array:
-        """Return ``r' K_m r`` of every column up to the errors of a pass, which reads its rows once for all."""
+        """Return ``r' K_m r`` of every column up to the errors of a pass, which reads the rows once for all."""
         bounds = self.quad_bounds_each([np.ascontiguousarray(column) for column in columns.T])
         return np.stack([low for low, _ in bounds], axis=1)
 
@@ -114,18 +114,18 @@ class FactoredStack(GramStack):
         return self.error_constants * float(np.abs(rho).sum()) ** 2
 
     def quad_bounds(self, rho: Array) -> tuple[Array, Array]:
-        """Return bounds (M,) from below and above on ``rho' K_m rho``: one pass."""
+        """Return bounds (M,) from below and above on ``rho' K_m rho``: a single pass."""
         quads, errors = self.quad(rho), self.error_bound(rho)
         low = np.maximum(quads - errors, 0.0)
         errors += np.maximum(quads, 0.0, out=quads)
         return low, errors
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return `quad_bounds` of every one of these vectors; a stack that can reads its rows once for all."""
+        """Return `quad_bounds` of every one of the vectors; a stack that can reads the rows once for all."""
         return [self.quad_bounds(rho) for rho in rhos]
 
     def rounded_quads(self, columns: Array) -> Array | None:
-        """Return ``r' K_m r`` of every column (M, k) among rounded rows, or None where that is not much cheaper."""
+        """Return ``r' K_m r`` of every column (M, k) among rounded rows, or None where not much cheaper."""
         return None
 
     def squares(self, R: Array, kernels: Array | None = None) -> Array:
@@ -134,18 +134,18 @@ class FactoredStack(GramStack):
         return squares if kernels is None else squares[kernels]
 
     def quads(self, R: Any) -> tuple[Array, Array]:
-        """Return bounds (M,) from below and above on ``tr R' K_m R``: one pass."""
+        """Return bounds (M,) from below and above on ``tr R' K_m R``: a single pass."""
         return self.quad_bounds(R) if R.ndim == 1 else self.quads_each([R])[0]
 
     def quads_each(self, Rs: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return `quads` of every one of these; a stack that can reads its rows once for all."""
+        """Return `quads` of every one of these; a stack that can reads the rows once for all."""
         columns = [columns_of(R) for R in Rs]
         bounds = iter(self.quad_bounds_each([column for own in columns for column in own]))
         parts = [[next(bounds) for _ in own] for own in columns]
         return [own[0] if len(own) == 1 else tuple(np.sum(own, axis=0)) for own in parts]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
-        """Return the factors of these kernels as operators; by default one a kernel, stored."""
+        """Return the factors of the kernels as operators; by default one a kernel, stored."""
         if self.table.chunked:
             return self.table.operators(self.templates(kernels, tol))
         made: list[FactorOperator] = []
@@ -171,7 +171,7 @@ class FactoredStack(GramStack):
         """Let go of what operators share with those of later models, which then compute it anew."""
 
     def left_over(self, kernel: int, tol: float) -> float:
-        """Return what a factor leaves of the trace because its rank may not grow, 0 if it is as fine as ``tol``."""
+        """Return what a factor leaves of the trace because the rank may not grow, 0 if it is as fine as ``tol``."""
         return 0.0
 
     def constraints_of(self, kernel: int) -> Array | None:
@@ -179,7 +179,7 @@ class FactoredStack(GramStack):
         return None
 
     def many_directions(self, kernel: int) -> bool:
-        """Whether a factor of few columns leaves much of a kernel, so that among few rows its matrix is less work."""
+        """Whether a factor of few columns leaves much of a kernel, so that among few rows the matrix is less work."""
         return False
 
     def for_products(self, kernel: int) -> bool:
@@ -224,7 +224,7 @@ class FactoredStack(GramStack):
         return out
 
     def _kernel_diag(self, kernel: int) -> Array:
-        """Return the diagonal of one kernel, (N,)."""
+        """Return the diagonal of a single kernel, (N,)."""
         return self.scales[kernel] * self.table.diagonal(self.spec_of(kernel), self.columns_of(kernel))
 
     def add_largest(self, kernels: Array, sizes: Array, out: Array) -> None:
@@ -234,7 +234,7 @@ class FactoredStack(GramStack):
                 out += size * np.sqrt(self._kernel_diag(kernel)[: len(out)])
 
     def diag_sums(self, weight: Array) -> Array:
-        """Return ``sum_i s_i k_m(x_i, x_i)``, (M,), one kernel at a time."""
+        """Return ``sum_i s_i k_m(x_i, x_i)``, (M,), a single kernel at a time."""
         out, total = np.empty(self.n_kernels), float(weight.sum())
         for m in range(self.n_kernels):
             whole = self.spec_of(m).unit_diagonal and not self.table.gaps[list(self.columns_of(m))].any()
@@ -251,7 +251,7 @@ class FactoredStack(GramStack):
         return np.full((self.n_kernels, 2), -1)
 
     def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
-        """Return ``rho' K_m rho`` of one kernel as well as it can be had, and a bound on its error."""
+        """Return ``rho' K_m rho`` of a single kernel as well as it can be had, and a bound on the error."""
         if self.exact_passes:
             one = self._take(np.array([kernel]))
             return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
@@ -289,14 +289,14 @@ class FactoredStack(GramStack):
         return self._over(self.table.taken(self.columns_used(kernels), rows), kernels)
 
     def columns_used(self, kernels: Array) -> list[int]:
-        """Return the columns that some of these kernels read, increasing."""
+        """Return the columns that some of the kernels read, increasing."""
         return sorted({j for m in kernels.tolist() for j in self.columns_of(m)})
 
     def _take(self, kernels: Array) -> FactoredStack:
         return self._over(self.table, kernels)
 
     def _over(self, table: ColumnTable, kernels: Array) -> FactoredStack:
-        """Return some kernels on a table in the units of this stack's."""
+        """Return some kernels on a table in the units of the stack's."""
         chosen = kernels.tolist()
         places, specs = [self.positions[m] for m in chosen], [self.specs[m] for m in chosen]
         names, rest = self._names_of(kernels), self._of_kernels(kernels)
@@ -308,7 +308,7 @@ class FactoredStack(GramStack):
 
 
 def columns_of(R: Any) -> list[Any]:
-    """Return the columns of vectors (N, k), or the one vector (N,)."""
+    """Return the columns of vectors (N, k), or the single vector (N,)."""
     return [R] if R.ndim == 1 else [np.ascontiguousarray(column) for column in R.T]
 
 
@@ -323,7 +323,7 @@ def _values(spec: KernelSpec, left: Any, right: Any) -> Array:
 
 
 def _as_loops_read(points: Array) -> Array:
-    """Return points (n, d) one column a sample, (d, n)."""
+    """Return points (n, d) a column per sample, (d, n)."""
     return np.ascontiguousarray(points.T, dtype=np.float64)
 
 

@@ -58,7 +58,7 @@ class Axis:
 
 
 def axis_codes(spec: Binned | Overlap, levels: Array, values: Array) -> Array:
-    """Return the bin or category of every value, (n,) int16; -1 for a category that is not among the levels."""
+    """Return the bin or category of every value, (n,) int16; -1 for a category not among the levels."""
     if isinstance(spec, Binned):
         return spec.codes(values)
     at = places_among(levels, values)
@@ -66,7 +66,7 @@ def axis_codes(spec: Binned | Overlap, levels: Array, values: Array) -> Array:
 
 
 def grid_parts(spec: KernelSpec) -> list[tuple[Binned | Overlap, int]] | None:
-    """Return the kernels of a product and the column of each, if all act on bins or categories of one column."""
+    """Return the kernels of a product and the column of every, if all act on bins or categories of a single column."""
     if isinstance(spec, Binned):
         return [(spec, 0)]
     if not isinstance(spec, Interaction) or not spec.parts:
@@ -104,7 +104,7 @@ def grid_levels(spec: KernelSpec, positions: Sequence[int], table: ColumnTable) 
 
 
 def sees_cells(spec: KernelSpec, positions: Sequence[int], table: ColumnTable) -> bool:
-    """Return whether a kernel on these columns sees few cells only."""
+    """Return whether a kernel on the columns sees few cells only."""
     return grid_parts(spec) is not None and on_grid(spec, grid_levels(spec, positions, table))
 
 
@@ -145,7 +145,7 @@ def add_by_blocks(
     """Add ``rho_i`` to the cells of triples of columns, from those of blocks of three times two columns.
 
     ``twins`` (S, 2) are rows of ``codes``, the second -1 for none, ``lengths`` (S, 2) their numbers of codes;
-    ``blocks`` (Q, 3) are twins, ``served`` (Q, 8) the groups of one column of each, -1 for none.
+    ``blocks`` (Q, 3) are twins, ``served`` (Q, 8) the groups of a single column of every, -1 for none.
     """
     most, widest = 1, 1
     for q in range(len(blocks)):
@@ -203,10 +203,10 @@ def add_by_blocks(
 def cell_forms(
     sums: Array, offsets: Array, starts: Array, axes: Array, grams: Array, begins: Array, out: Array
 ) -> None:
-    """Write ``<G, (K_1 x K_2 x ...) G>`` of every kernel, ``G`` its sums over cells.
+    """Write ``<G, (K_1 x K_2 x ...) G>`` of every kernel, ``G`` the sums over cells.
 
-    ``sums`` hold those of kernel m from ``offsets[m]`` on, its axes are ``axes[starts[m]:starts[m + 1]]``, and
-    the square table of an axis is part of ``grams`` from ``begins`` on.
+    ``sums`` hold those of kernel m from ``offsets[m]`` on, the axes are ``axes[starts[m]:starts[m + 1]]``, and the
+    square table of an axis is part of ``grams`` from ``begins`` on.
     """
     most = 0
     for m in range(len(out)):
@@ -275,8 +275,8 @@ class Groups:
     def add(self, codes: Array, rho: Array) -> Array:
         """Return sums of ``rho`` over the cells of all groups, side by side.
 
-        Of many triples of columns, a block of six columns in twos serves eight in one reading of the rows, where
-        these are more than its cells and none of them is missing.
+        Of many triples of columns, a block of six columns in twos serves eight in one reading of the rows, where these
+        are more than the cells and none is missing.
         """
         out, rho = np.zeros(self.offsets[-1]), np.ascontiguousarray(rho, np.float64)
         direct = np.ones(len(self.members), dtype=bool)
@@ -312,7 +312,7 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """Blocks of three times two axes, and the groups of three axes, one of each two, that they serve."""
+    """Blocks of three times two axes, and the groups of three axes, one of every two, that they serve."""
 
     twins: Array  # (S, 2) axes, the second -1 for none
     lengths: Array  # (S, 2) their numbers of codes
@@ -329,7 +329,7 @@ def sums_of_part(groups: Groups, table: ColumnTable, rho: Array) -> Array:
 def cell_factor(grams: Sequence[Array], counts: Array, tol: float) -> Array:
     """Return ``F`` (cells, r) whose rows are features of cells: ``K - F F'`` is psd, a share of the trace of the rows.
 
-    Products of the eigenvectors of every column's kernel under its own counts, the largest on these rows first.
+    Products of the eigenvectors of every column's kernel under its own counts, the largest on the rows first.
     """
     axes = range(counts.ndim)
     sums = [counts.sum(axis=tuple(other for other in axes if other != place)) for place in axes]
@@ -353,7 +353,7 @@ def cell_factor(grams: Sequence[Array], counts: Array, tol: float) -> Array:
 
 
 def _basis(gram: Array, counts: Array) -> Array:
-    """Return ``Phi`` with ``K - Phi Phi'`` psd, zero up to rounding where rows are, its columns orthogonal on rows."""
+    """Return ``Phi`` with ``K - Phi Phi'`` psd, zero up to rounding where rows are, the columns orthogonal on rows."""
     root = np.sqrt(np.maximum(counts, 0.0))
     values, vectors = eigh(root[:, None] * gram * root)
     kept = values > SMALLEST_EIGENVALUE * max(float(values[-1]), 1e-300)
@@ -363,7 +363,7 @@ def _basis(gram: Array, counts: Array) -> Array:
 
 
 class CellOperator(FactorOperator):
-    """Factors of one kernel on cells: a row has the features of its cell, so that products cost a look at each row.
+    """Factors of a single kernel on cells: a row has the features of the cell, so products cost a look at every row.
 
     Parameters
     ----------
@@ -385,7 +385,7 @@ class CellOperator(FactorOperator):
         return self.at(cells_of([axis.read(table) for axis in self._axes], [len(axis.gram) for axis in self._axes]))
 
     def at(self, cells: Array) -> CellOperator:
-        """Return the same features of rows in these cells, -1 for none."""
+        """Return the same features of rows in the cells, -1 for none."""
         other = copy.copy(self)
         other._cells = np.where(cells < 0, len(self._features) - 1, cells).astype(np.int32)
         return other
@@ -406,7 +406,7 @@ class CellOperator(FactorOperator):
 
 
 def cells_of(codes: Sequence[Array], sizes: Sequence[int]) -> Array:
-    """Return the cell of every row, (n,) int32, from its codes; -1 if a code is."""
+    """Return the cell of every row, (n,) int32, from the codes; -1 if a code is."""
     cells, lost = np.zeros(len(codes[0]), dtype=np.int32), np.zeros(len(codes[0]), dtype=bool)
     for code, size in zip(codes, sizes, strict=True):
         cells = cells * np.int32(size) + code

@@ -1,4 +1,4 @@
-"""A table whose rows are read in chunks, for every sum over them: it never holds more than a few of its columns."""
+"""A table whose rows are read in chunks, for every sum over them: it never holds more than a few of the columns."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class ChunkedTable(ColumnTable):
     ----------
     source : RowSource
     header : Table
-        Its first rows, which say of what kind columns are.
+        The first rows, which say of what kind columns are.
     standardize : bool, default=False
     missing : {"error", "mask", "indicator"}, default="error"
     used : sequence of int, optional
         The columns that kernels read.
     carried : mapping of int to bool
-        The columns of objects that kernels read as they are, and whether nothing else reads them.
+        The columns of objects that kernels read unchanged, and whether nothing else reads them.
     """
 
     chunked = True
@@ -83,7 +83,7 @@ class ChunkedTable(ColumnTable):
         return [self._places[j] for j in positions]
 
     def _settle(self, learned: list[_Summary], standardize: bool) -> None:
-        """Take ranges, units and gaps from the summaries of the columns that are used."""
+        """Take ranges, units and gaps from the summaries of the columns used."""
         summaries, self.gaps = np.zeros((self.n_columns, 4)), np.zeros(self.n_columns, dtype=bool)
         for j, own in zip(self.used or (), learned, strict=True):
             deviation = np.sqrt(own.squares / max(own.count, 1))
@@ -130,7 +130,7 @@ class ChunkedTable(ColumnTable):
         out += added if isinstance(out, RowVector) else added.here()
 
     def operators(self, templates: Sequence[Any]) -> list[Any]:
-        """Return one operator of all templates that have Hessians, or where ranks are large one of each."""
+        """Return one operator of all templates that have Hessians, or where ranks are large one of every."""
         fused = [template for template in templates if not getattr(template, "matrix_free", False)]
         if not fused or sum(int(template.starts[-1]) for template in fused) > FUSED_RANK:
             return [ChunkedOperator(self, [template]) for template in templates]
@@ -170,7 +170,7 @@ class ChunkedTable(ColumnTable):
         return self.gather(positions, rows).points(positions)
 
     def known(self, column: int, rows: RowIndex = slice(None)) -> Array | None:
-        """Return which rows have a value in one column, (n,) bool; None if all do."""
+        """Return which rows have a value in a single column, (n,) bool; None if all do."""
         return self.gather([column], rows).known(column) if self.gaps[column] else None
 
     def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Reading:
@@ -255,7 +255,7 @@ def _on_part(
 
 
 def _by_and_by(size: int, function: Callable[[ColumnTable], Array], table: ColumnTable) -> Array:
-    """Return a function of a partition, computed for some rows after the others."""
+    """Return a function of a partition, computed for some rows after the rest."""
     return np.concatenate([values for _, values in table.evaluated(size, function)] or [function(table)], axis=-1)
 
 
@@ -297,7 +297,7 @@ def _united(most: int, first: Array, second: Array) -> Array:
 
 @dataclass
 class _Summary:
-    """What is learned of one column of some rows: count, range, mean, squares about it, gaps, levels."""
+    """What is learned of a single column of some rows: count, range, mean, squares about it, gaps, levels."""
 
     count: int
     low: float

@@ -17,13 +17,13 @@ from manykernels.validation.arrays import Array
 
 
 class CompositeStack(FactoredStack):
-    """Factored stacks on the same rows, one after the other, under the bank's numbering.
+    """Factored stacks on the same rows, in turn, under the bank's numbering.
 
     Parameters
     ----------
     parts : sequence of FactoredStack
     members : sequence of (m,) int
-        Which kernels of the whole each part holds; every kernel once.
+        Which kernels of the whole every part holds; every kernel once.
     names : sequence of str, optional
     """
 
@@ -58,7 +58,7 @@ class CompositeStack(FactoredStack):
         return self._gather([part._quad(r) for part in self.parts])
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return bounds of every one of these vectors, from every part."""
+        """Return bounds of every one of the vectors, from every part."""
         self._count(self.n_kernels)
         parts = [part.quad_bounds_each(rhos) for part in self.parts]
         if self._as_numbered:
@@ -70,7 +70,7 @@ class CompositeStack(FactoredStack):
         return found[::-1]
 
     def quad_bounds(self, rho: Array) -> tuple[Array, Array]:
-        """Return bounds (M,) from below and above on ``rho' K_m rho``: one pass."""
+        """Return bounds (M,) from below and above on ``rho' K_m rho``: a single pass."""
         self._count(self.n_kernels)
         bounds = [part.quad_bounds(rho) for part in self.parts]
         return self._gather([low for low, _ in bounds]), self._gather([high for _, high in bounds])
@@ -142,7 +142,7 @@ class CompositeStack(FactoredStack):
         return part.features(place, X, tol)
 
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
-        """Return ``z_m(x)' v`` as a function that needs neither the stack nor its rows."""
+        """Return ``z_m(x)' v`` as a function that needs neither the stack nor the rows."""
         part, place = self._at(kernel)
         return part.function(place, v, tol)
 
@@ -173,7 +173,7 @@ class CompositeStack(FactoredStack):
         return part.for_products(place)
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
-        """Return the operators of every part, under this stack's numbering."""
+        """Return the operators of every part, under the stack's numbering."""
         if self.table.chunked:
             return self.table.operators(self.templates(kernels, tol))
         return joined(self._of_parts(kernels, lambda part, own: part.operators(own, tol)))
@@ -206,7 +206,7 @@ class CompositeStack(FactoredStack):
         return self._gather([part.diag_sums(weight) for part in self.parts])
 
     def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
-        """Return ``rho' K_m rho`` of one kernel as well as it can be had, and a bound on its error."""
+        """Return ``rho' K_m rho`` of a single kernel as well as it can be had, and a bound on the error."""
         part, place = self._at(kernel)
         return part.exact_quad(place, rho)
 

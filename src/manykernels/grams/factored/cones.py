@@ -2,8 +2,8 @@ r"""Projections on cones ``{v: G v >= 0}``: what dual norms and blocks of functi
 
 .. math:: \max_{G v \ge 0,\, \lVert v \rVert \le 1} g'v = \min_{\mu \ge 0} \lVert g + G'\mu \rVert
 
-The minimum is a nonnegative least squares problem, and its residual the projection on the cone. *Any* nonnegative
-multipliers give an upper bound, so that a bound made of them is one whatever rounding does to their digits.
+The minimum is a nonnegative least squares problem, and the residual the projection on the cone. *Any* nonnegative
+multipliers give an upper bound, so a bound made of them is one whatever rounding does to their digits.
 
 C. Lawson, R. Hanson, Solving Least Squares Problems (1974), chapter 23, with multipliers to begin from.
 """
@@ -23,7 +23,7 @@ DEPENDENT = 1e-11  # of its length: what rows must add to those before them
 def least_squares(A: Array, b: Array, chosen: Array, Q: Array, R: Array, z: Array) -> bool:
     """Set ``z`` to the least squares solution of the chosen rows of ``A`` (c, r); tell whether they are independent.
 
-    Gram and Schmidt, twice; the last of the chosen is the one that may depend on the others.
+    Gram and Schmidt, twice; the last of the chosen is the one that may depend on the rest.
     """
     count, size = chosen.size, A.shape[1]  # loops over entries compile several times as fast as sums of arrays
     for k in range(count):
@@ -62,7 +62,7 @@ def clear(mu: Array) -> None:
 
 @compiled()
 def set_rest(Q: Array, count: int, b: Array, rest: Array) -> None:
-    """Set ``rest`` to ``b`` less its projection on the first rows of ``Q``, twice, so that it is orthogonal to them."""
+    """Set ``rest`` to ``b`` less the projection on the first rows of ``Q``, twice, so it is orthogonal to them."""
     for j in range(rest.size):
         rest[j] = b[j]
     for _ in range(2):
@@ -150,7 +150,7 @@ def multipliers(A: Array, b: Array, mu: Array, rest: Array) -> None:
 
 @compiled()
 def project(G: Array, g: Array, mu: Array, out: Array) -> float:
-    """Set ``out`` to the projection ``g + G'mu`` of ``g`` on the cone; return its length. ``mu`` is where to begin."""
+    """Set ``out`` to the projection ``g + G'mu`` of ``g`` on the cone; return the length. ``mu`` is where to begin."""
     goal = np.empty(g.size)
     for j in range(g.size):
         goal[j] = -g[j]

@@ -1,7 +1,7 @@
 """Kernels with few features: linear, one-column polynomials and periodic ones, categories, ranks, gaps, shapes.
 
-Of a kernel whose functions have a shape, ``G v >= 0``, the dual norm is that of its functions,
-``min_{mu >= 0} ||Z'rho + G'mu||``, and so is what a pass returns.
+Of a kernel whose functions have a shape, ``G v >= 0``, the dual norm is that of the functions, ``min_{mu >= 0} ||Z'rho
++ G'mu||``, and so is what a pass returns.
 
 Passes over columns near earlier ones: what those leave open, and readings of the few kernels that it matters for.
 
@@ -13,7 +13,7 @@ columns are known, and the part of ``rho`` that is outside of their span,
 so that most kernels are known to be below a threshold without being read: safe rules in sequence (El Ghaoui, Viallon,
 Rabbani, "Safe feature elimination in sparse supervised learning", Pacific Journal of Optimization 8 (2012); Wang,
 Wonka, Ye, "Lasso screening rules via dual polytope projection", Journal of Machine Learning Research 16 (2015)), here
-with every pass that was made before as a reference at once. Of several outputs, ``rho`` and directions are matrices.
+with every pass made before as a reference at once. Of several outputs, ``rho`` and directions are matrices.
 """
 
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ class ExplicitStack(FactoredStack):
         return [self._levels.get(m) or self._template(m) for m in map(int, kernels)]
 
     def _template(self, kernel: int) -> FeatureOperator:
-        """Return the operator of one kernel; one of levels keeps those of rows in memory."""
+        """Return the operator of a single kernel; one of levels keeps those of rows in memory."""
         place = kernel, self.positions[kernel], self.specs[kernel], self._maps[kernel], float(self.scales[kernel])
         if not isinstance(self.specs[kernel], Overlap):
             return FeatureOperator(*place)
@@ -99,7 +99,7 @@ class ExplicitStack(FactoredStack):
         return self._levels[kernel]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
-        """Return one operator a kernel; features that would take much memory are computed when they are needed.
+        """Return an operator per kernel; features that would take much memory are computed when they are needed.
 
         Where all features are neighboring columns in place, one operator has all kernels.
         """
@@ -124,7 +124,7 @@ class ExplicitStack(FactoredStack):
         return np.array([self._dual_squares(m, part[:, None])[0] for m, part in enumerate(self._adjoints(r))])
 
     def _dual_squares(self, kernel: int, adjoints: Array) -> Array:
-        """Return the squared dual norms (k,) that features' products (rank, k) with vectors give one kernel."""
+        """Return the squared dual norms (k,) that features' products (rank, k) with vectors give a single kernel."""
         constraints = self._maps[kernel].constraints
         if constraints is None:
             return np.asarray(np.einsum("rk,rk->k", adjoints, adjoints))
@@ -151,13 +151,13 @@ class ExplicitStack(FactoredStack):
         return any(isinstance(spec, Shaped) for spec in each.values())
 
     def _adjoints(self, r: Array) -> list[Array]:
-        """Return ``Z' r`` of every kernel, of one vector or of several in columns."""
+        """Return ``Z' r`` of every kernel, of a single vector or of several in columns."""
         templates = self.templates(range(self.n_kernels))
         found: list[Array] = self.table.reduce(self._used, partial(adjoints, templates), r)
         return found
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return bounds of every one of these vectors: features that are computed are computed once for all."""
+        """Return bounds of every one of the vectors: features computed are computed once for all."""
         if self._whole is not None or len(rhos) == 1 or not all(isinstance(rho, np.ndarray) for rho in rhos):
             return super().quad_bounds_each(rhos)
         self._count(self.n_kernels)
@@ -177,7 +177,7 @@ class ExplicitStack(FactoredStack):
 
     @cached_property
     def _whole(self) -> tuple[range, Array] | None:
-        """The neighboring columns of a table that are the features of all kernels, and where each kernel's begin."""
+        """The neighboring columns of a table that are the features of all kernels, and where every kernel's begin."""
         columns = list(chain.from_iterable(self.positions))
         table, chosen = self.table, range(columns[0], columns[0] + len(columns))
         if table.chunked or columns != list(chosen) or not all(map(len, self.positions)):

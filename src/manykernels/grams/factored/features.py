@@ -1,4 +1,4 @@
-"""Maps from rows to features whose inner products are a kernel: exactly, or up to a bounded share of its diagonal."""
+"""Maps from rows to features whose inner products are a kernel: exactly, or up to a bounded share of the diagonal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FeatureMap(ABC):
     ----------
     rank : int
     tail : float
-        The most that is left of ``k(x, x)``.
+        The most left of ``k(x, x)``.
     constraints : (c, rank) float64, optional
         ``G``, where functions ``z(x)'v`` are in the model only with ``G v >= 0``.
     """
@@ -97,7 +97,7 @@ class PeriodicFeatures(FeatureMap):
 
     @property
     def tail(self) -> float:  # type: ignore[override]
-        """The sum of the coefficients that are left out."""
+        """The sum of the coefficients left out."""
         return float(_series(self.spec, 2 * self.order + 50)[self.order :].sum())
 
     def __call__(self, points: Array) -> Array:
@@ -148,7 +148,7 @@ class OwnFeatures(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class LevelFeatures(FeatureMap):
-    """A kernel ``mean_j k(x_j, z_j)`` on columns of few different values, through its matrix on these values."""
+    """A kernel ``mean_j k(x_j, z_j)`` on columns of few different values, through the matrix on the values."""
 
     spec: KernelSpec
     levels: tuple[Array, ...]
@@ -177,7 +177,7 @@ class LevelFeatures(FeatureMap):
 
     @property
     def landmarks(self) -> Array:
-        """Points (rank, d) of which each has one level, and equals nothing in the other columns."""
+        """Points (rank, d) of which each has a single level, and equals nothing in the other columns."""
         starts = np.cumsum([0, *map(len, self.levels)])
         out = np.full((starts[-1], len(self.levels)), UNSEEN)
         for j, (own, start) in enumerate(zip(self.levels, starts[:-1], strict=True)):
@@ -195,7 +195,7 @@ class LevelFeatures(FeatureMap):
 
 
 def _inverse_root(gram: Array) -> Array:
-    """Return ``U Lambda^-1/2`` of the directions that are not rounding."""
+    """Return ``U Lambda^-1/2`` of the directions not rounding."""
     values, vectors = eigh(gram)
     kept = values > SMALLEST_EIGENVALUE * values[-1]
     return vectors[:, kept] / np.sqrt(values[kept])

@@ -54,7 +54,7 @@ class LeadingDirections:
     """A kernel's landmarks and the directions of their features that matter for the rows, the largest first.
 
     What landmarks and truncation leave of the kernel is positive semidefinite, like all that projections leave. Finer
-    directions begin with the coarser ones, so that coefficients of these are coefficients of those.
+    directions begin with the coarser ones, so coefficients of these are coefficients of those.
     """
 
     features: NystroemFeatures  # all directions
@@ -125,21 +125,21 @@ ROUNDED_SUM = 1e-14  # of a sum of squares
 
 
 class FourierStack(FactoredStack):
-    """Gaussian kernels ``s exp(-(x - z)^2 / (2 width^2))`` of single columns, O(N) a column for all its widths.
+    """Gaussian kernels ``s exp(-(x - z)^2 / (2 width^2))`` of single columns, O(N) a column for all the widths.
 
     Parameters
     ----------
     table : ColumnTable
         The columns.
     columns : (M,) int
-        Which column each kernel acts on.
+        Which column every kernel acts on.
     widths : (M,) float
         Widths in units of the table.
     scales : (M,) float
-        ``s``, the value of each kernel on the diagonal.
+        ``s``, the value of every kernel on the diagonal.
     names : sequence of str, optional
     tol : float, default=1e-12
-        Accuracy of one pass beside ``||rho||_1^2``.
+        Accuracy of a single pass beside ``||rho||_1^2``.
 
     Notes
     -----
@@ -191,7 +191,7 @@ class FourierStack(FactoredStack):
         return float(self.table.high[column] - self.table.low[column])
 
     def _expansion(self, kernel: int) -> FourierPlan:
-        """Return the expansion of one kernel by itself."""
+        """Return the expansion of a single kernel by itself."""
         widths, column = (float(self.widths[kernel]),), int(self.columns[kernel])
         try:
             spacing, period_bins = plan_bins(self._extent(column), widths, self.tol)
@@ -291,7 +291,7 @@ class FourierStack(FactoredStack):
         return out
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return bounds of every one of these vectors: rows are read once."""
+        """Return bounds of every one of the vectors: rows are read once."""
         self._count(self.n_kernels)
         sums = [float(np.abs(rho).sum()) ** 2 for rho in rhos]
         errors, bounds = self.error_constants, []
@@ -302,7 +302,7 @@ class FourierStack(FactoredStack):
         return bounds
 
     def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
-        """Return ``rho' K_m rho`` of one kernel by a finer pass, and a bound on its error.
+        """Return ``rho' K_m rho`` of a single kernel by a finer pass, and a bound on the error.
 
         It is the square of the length of a vector of Fourier sums. What bins and rounding move that vector by, ``d``,
         moves the square by ``d (2 length + d)``: far less than ``||rho||_1^2`` of it where the penalty is weak.
@@ -461,7 +461,7 @@ class FourierStack(FactoredStack):
         return share if share > tol else 0.0
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[FeatureOperator | ColumnOperator]:
-        """Return one operator a column, in which the factors of its kernels share one reading of the column."""
+        """Return an operator per column, in which the factors of the kernels share one reading of the column."""
         chosen = np.asarray(kernels, dtype=np.int64)
         made: list[FeatureOperator | ColumnOperator] = []
         narrow = np.array([self._is_narrow(int(m)) for m in chosen], dtype=bool)
@@ -485,7 +485,7 @@ class FourierStack(FactoredStack):
         self._in_use = {}
 
     def _column_operator(self, column: int, own: Array, tol: float, ratio: float) -> ColumnOperator:
-        """Return the factors of some kernels of a column, as pieces on bins of this part of the narrowest width."""
+        """Return the factors of some kernels of a column, as pieces on bins of the part of the narrowest width."""
         factors = self._factors_of(own.tolist())
         spacing = factors[int(np.argmin(self.widths[own]))].whole_spacing(ratio)
         geometry = self._geometry(column, spacing)

@@ -1,6 +1,6 @@
 """The factor of one Gaussian of one column: trigonometric functions, rotated to the leading directions of the data.
 
-`FourierPlan` says how one column's Gaussians are expanded: period, frequencies, bins, coefficients, and what that
+`FourierPlan` says how a single column's Gaussians are expanded: period, frequencies, bins, coefficients, and what that
 misses at most.
 """
 
@@ -94,7 +94,7 @@ def plan_bins(extent: float, widths: tuple[float, ...], tol: float) -> tuple[flo
 
 
 def periods(extents: Array, widths: tuple[float, ...], spacing: float, tol: float) -> Array:
-    """Return the numbers of bins (c,) of the periods for columns within these extents."""
+    """Return the numbers of bins (c,) of the periods for columns within the extents."""
     wanted = (extents + reach(tol) * max(widths)) / spacing + 2
     if wanted.max() > MAX_BINS:
         raise InvalidInputError(
@@ -134,7 +134,7 @@ def coarser(moments: Array, count: int) -> Array:
 
 @lru_cache(maxsize=16)
 def _shifts(count: int) -> Array:
-    """Return the matrix (count * 8, 8) that takes the moments of neighboring bins to those of all of them."""
+    """Return the matrix (count * 8, 8) that takes the moments of neighboring bins to those of all."""
     out = np.zeros((count, ORDER, ORDER))
     for at, away in enumerate(range(-(count // 2), count // 2 + 1)):
         for p in range(ORDER):
@@ -234,7 +234,7 @@ def _of_one_kind(
 
 @lru_cache(maxsize=256)
 def fourier_plan(spacing: float, period_bins: int, widths: tuple[float, ...], tol: float) -> FourierPlan:
-    """Return the expansion of these widths on a period that leaves room for the widest beyond the data."""
+    """Return the expansion of the widths on a period that leaves room for the widest beyond the data."""
     period, sigma = spacing * period_bins, np.array(widths)
     extent = period - reach(tol) * sigma.max()
     n_frequencies = int(np.ceil(reach(tol) * period / (2 * np.pi * sigma.min())))
@@ -266,7 +266,7 @@ def periodization_error(extent: float, period: float, widths: Array) -> Array:
 
 
 def truncation_error(last: float, widths: Array, period: float) -> Array:
-    """Return a bound on ``2 sum_{k > K} c_k``: its first term and an integral, (W,)."""
+    """Return a bound on ``2 sum_{k > K} c_k``: the first term and an integral, (W,)."""
     step = 2 * np.pi / period
     first = gaussian_coefficients(np.array([last + step]), widths, period)[0]
     return 2.0 * first + erfc((last + step) * widths / np.sqrt(2.0))
@@ -297,7 +297,7 @@ def most_frequencies(n_rows: int) -> int:
 def piece_spacing(tol: float) -> float:
     """Return the bin width, in kernel widths, at which pieces miss about a thousandth of what the factor leaves out.
 
-    Pieces of order 8 on bins of half a width miss at most 4.5e-7 of a function of unit norm, and of h / width its
+    Pieces of order 8 on bins of half a width miss at most 4.5e-7 of a function of unit norm, and of h / width the
     eighth power; what they miss is inside the certificate (`FourierFactor.taylor_error`).
     """
     return min(max(0.5 * (1e-3 * tol / 4.5e-7) ** (1.0 / ORDER), SPACING), WIDEST_SPACING)
@@ -305,7 +305,7 @@ def piece_spacing(tol: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class FourierFactor:
-    """One Gaussian on data within ``[0, extent]``: frequencies, weights, and the eigenvectors of its factor's Gram.
+    """One Gaussian on data within ``[0, extent]``: frequencies, weights, and the eigenvectors of the factor's Gram.
 
     The period is ``extent + 2 reach``: functions may be evaluated up to ``reach`` outside the data; beyond they are 0.
     """
@@ -340,11 +340,11 @@ class FourierFactor:
 
     @property
     def spacing(self) -> float:
-        """Width of these bins."""
+        """Width of the bins."""
         return self.period / self.period_bins
 
     def whole_spacing(self, ratio: float) -> float:
-        """Return the width of bins, about this part of the kernel's and no more, of which the period holds a number."""
+        """Return the width of bins, about the part of the kernel's and no more, of which the period holds a number."""
         return self.period / int(next_fast_len(int(np.ceil(self.period / (ratio * self.width))), real=True))
 
     @property
@@ -391,7 +391,7 @@ class FourierFactor:
         return inside[:, None] * (basis @ self.directions[:, : self.rank(tol)])
 
     def taylor_error(self, spacing: float) -> float:
-        """Return the most that pieces on bins of this width miss of a function of unit norm."""
+        """Return the most that pieces on bins of the width miss of a function of unit norm."""
         remainder = (self.omega * spacing / 2) ** ORDER / factorial(ORDER)
         # A frequency's cosine and sine together miss at most sqrt(2) times what one of them does.
         return float(np.sqrt(2.0) * np.linalg.norm(self.amplitude * remainder))
@@ -444,7 +444,7 @@ def _trigonometric_gram(characteristic: Array, amplitude: Array) -> Array:
 
 
 class ColumnOperator(FactorOperator):
-    """Factors of some Gaussians of one column as piecewise polynomials: products in O(N), whatever the rank."""
+    """Factors of some Gaussians of a single column as piecewise polynomials: products in O(N), whatever the rank."""
 
     positions: tuple[int, ...]
     _x: Array
@@ -520,9 +520,9 @@ class SeriesErrors:
     def __call__(self, v: Array) -> tuple[Array, Array]:
         """Bound squared norms and scores of the same function in the exact kernel.
 
-        With ``alpha = Z Lambda^-1 v`` the exact function ``K alpha`` differs from ``Z v`` by at most
-        ``error ||alpha||_1`` and its squared norm from ``||v||^2`` by at most ``error ||alpha||_1^2``, and
-        ``||alpha||_1^2 <= N sum_k v_k^2 / lambda_k``.
+        With ``alpha = Z Lambda^-1 v`` the exact function ``K alpha`` differs from ``Z v`` by at most ``error
+        ||alpha||_1`` and the squared norm from ``||v||^2`` by at most ``error ||alpha||_1^2``, and ``||alpha||_1^2 <= N
+        sum_k v_k^2 / lambda_k``.
         """
         sizes = np.add.reduceat(v**2 / self.spectrum, self.starts[:-1]) * self.n_samples
         norms = np.sqrt(np.add.reduceat(v**2, self.starts[:-1]))

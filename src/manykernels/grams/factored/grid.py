@@ -49,7 +49,7 @@ class GridStack(FactoredStack):
         self._cells: dict[int, Array] = {}
 
     def _axes_of_kernels(self) -> list[tuple[Axis, ...]]:
-        """Return the axes of every kernel; one object for kernels that share a column's part."""
+        """Return the axes of every kernel; a single object for kernels that share a column's part."""
         known: dict[Any, Axis] = {}
         levels: dict[int, Any] = {}
         out = []
@@ -98,12 +98,12 @@ class GridStack(FactoredStack):
         return groups.add(self._codes, rho)
 
     def _own(self, sums: Array, group: int) -> Array:
-        """Return the sums of a group in its shape."""
+        """Return the sums of a group in the shape."""
         return sums[self._groups.offsets[group] : self._groups.offsets[group + 1]].reshape(self._groups.shape(group))
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array, Array]:
-        """The axes of all kernels, from where on each kernel's are, and their tables, from where on each is."""
+        """The axes of all kernels, from where on every kernel's are, and their tables, from where on each is."""
         known = {id(axis): axis for own in self._axes for axis in own}
         slots = {key: slot for slot, key in enumerate(known)}
         starts = np.cumsum([0, *map(len, self._axes)])
@@ -179,14 +179,14 @@ class GridStack(FactoredStack):
         return [CellOperator(m, self._axes[m], self.cell_features(m, tol)) for m in map(int, kernels)]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
-        """Return one operator a kernel: features of its cells, and the cell of every row."""
+        """Return an operator per kernel: features of the cells, and the cell of every row."""
         if self.table.chunked:
             return self.table.operators(self.templates(kernels, tol))
         made = zip(kernels, self.templates(kernels, tol), strict=True)
         return [operator.at(self._cells_of(int(self._group[m]))) for m, operator in made]
 
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
-        """Return ``z_m(x)' v`` as its values in the cells."""
+        """Return ``z_m(x)' v`` as the values in the cells."""
         axes = self._axes[kernel]
         values = (self.cell_features(kernel, tol) @ v).reshape([len(axis.gram) for axis in axes])
         return CellFunction(self.specs[kernel], tuple(axis.levels for axis in axes), values)

@@ -33,14 +33,14 @@ SMALLEST_PIVOT = 1e-12  # of the largest diagonal entry; rounding divided by sma
 def pivoted_cholesky(
     spec: KernelSpec, rows: Reading, tol: float, max_rank: int, counts: Array | None = None
 ) -> tuple[Array, Array]:
-    """Return a factor (N, r) and the landmarks (r,) it projects on, drawn in proportion to the diagonal that is left.
+    """Return a factor (N, r) and the landmarks (r,) it projects on, drawn in proportion to the diagonal left.
 
     Where rows stand for several equal ones, ``counts`` (N,) says for how many.
 
     Notes
     -----
     Chen, Epperly, Tropp and Webber, Randomly pivoted Cholesky (2023), algorithm 2.1, in blocks. The generator's seed is
-    fixed, so that a smaller tolerance continues the same landmarks.
+    fixed, so a smaller tolerance continues the same landmarks.
     """
     generator = np.random.default_rng(0)
     points, n = rows.points, len(rows.points)
@@ -118,7 +118,7 @@ class NystroemFeatures(FeatureMap):
         return len(self.landmarks) if self.directions is None else self.directions.shape[1]
 
     def turned(self, directions: Array) -> NystroemFeatures:
-        """Return these directions of the features."""
+        """Return the directions of the features."""
         return replace(self, directions=directions)
 
     def weights(self, v: Array) -> Array:

@@ -1,7 +1,7 @@
-"""Kernels of categories held as the level of every row: as many features as there are levels, one entry a row.
+"""Kernels of categories held as the level of every row: as many features as there are levels, an entry per row.
 
-``Z' W Z`` of one column is diagonal, so that a column may have as many levels as it has rows: a product reads the level
-of each row, and no matrix of levels is formed (`solvers.factored.quadratic_products`).
+``Z' W Z`` of a single column is diagonal, so a column may have as many levels as it has rows: a product reads the level
+of every row, and no matrix of levels is formed (`solvers.factored.quadratic_products`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LevelOperator(FeatureOperator):
 
     @property
     def matrix_free(self) -> bool:
-        """True if there are too many features for a Hessian, so that solvers use products only."""
+        """True if there are too many features for a Hessian, so solvers use products only."""
         return self.rank > FEW_LEVELS
 
     @property
@@ -36,7 +36,7 @@ class LevelOperator(FeatureOperator):
 
     @property
     def level_columns(self) -> int:
-        """Largest number of features that are one in a row: ``Z' W Z`` is at most so many times its diagonal."""
+        """Largest number of features that are one in a row: ``Z' W Z`` is at most so many times the diagonal."""
         return len(self.positions)
 
     def over(self, table: ColumnTable) -> LevelOperator:
@@ -54,12 +54,12 @@ class LevelOperator(FeatureOperator):
 
     @property
     def codes(self) -> Array:
-        """Which feature is one in each row, `rank` for none, (n,) int32, of one column."""
+        """Which feature is one in every row, `rank` for none, (n,) int32, of a single column."""
         (codes,) = self._codes
         return codes
 
     def values(self, V: Array) -> Array:
-        """Return the scores that coefficients (T, rank) give to each code, (T, rank + 1)."""
+        """Return the scores that coefficients (T, rank) give to every code, (T, rank + 1)."""
         return np.pad(self._size * V, ((0, 0), (0, 1)))
 
     def add_scores(self, v: Array, out: Array) -> None:
@@ -68,7 +68,7 @@ class LevelOperator(FeatureOperator):
             out += values[codes]
 
     def adjoint(self, rho: Array) -> Array:
-        """Return ``Z' rho``, of one vector or of several in columns."""
+        """Return ``Z' rho``, of a single vector or of several in columns."""
         columns = rho.reshape(len(rho), -1).T
         sums = [[np.bincount(codes, column, self.rank + 1) for codes in self._codes] for column in columns]
         return self._size * np.sum(sums, axis=1)[:, :-1].T.reshape(self.rank, *rho.shape[1:])

@@ -49,7 +49,7 @@ def add_moments(x: Array, origin: float, inverse: float, rho: Array, out: Array)
 
 @compiled(fastmath=FAST)
 def add_shares(x: Array, origin: float, inverse: float, rhos: Array, out: Array) -> None:
-    """Add every row of ``rhos`` (n, T) to the two rows of ``out`` (knots, T) beside its position, the nearer the more.
+    """Add every row of ``rhos`` (n, T) to the two rows of ``out`` (knots, T) beside the position, the nearer the more.
 
     Rows outside the knots are left out. Both arrays are in single precision; a multiple of eight vectors takes the
     least time. Places are found first, as in `add_moments`.
@@ -113,7 +113,7 @@ def table_rows(x: Array, origin: float, inverse: float, table: Array, out: Array
 
 @compiled(fastmath=FAST)
 def bin_codes(x: Array, origin: float, inverse: float, parts: int, bins: int, out: Array) -> None:
-    """Set ``out[i]`` to the bin of each row where every bin is divided into parts; the number of parts outside."""
+    """Set ``out[i]`` to the bin of every row where every bin is divided into parts; the number of parts outside."""
     for i in range(x.size):
         position = (x[i] - origin) * inverse + 0.5
         inside = position >= 0.0 and position <= bins

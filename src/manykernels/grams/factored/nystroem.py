@@ -44,7 +44,7 @@ class NystroemStack(FactoredStack):
     # --- factors ----------------------------------------------------------------------------------------------------
 
     def _operator(self, kernel: int, tol: float, rank: int) -> FeatureOperator:
-        """Return the features of a kernel; its landmarks are kept, nothing of length N."""
+        """Return the features of a kernel; the landmarks are kept, nothing of length N."""
         key, spec, columns = (kernel, tol, rank), self.specs[kernel], self.positions[kernel]
         if key not in self._maps:
             self._maps[key] = drawn_features(spec, columns, self.table, tol, rank, self.landmarks_by)
@@ -81,11 +81,11 @@ class NystroemStack(FactoredStack):
     # --- passes -----------------------------------------------------------------------------------------------------
 
     def quad_bounds(self, rho: Array) -> tuple[Array, Array]:
-        """Return bounds (M,) from below and above on ``rho' K_m rho``: one pass over the factors."""
+        """Return bounds (M,) from below and above on ``rho' K_m rho``: a single pass over the factors."""
         return self.quad_bounds_each([rho])[0]
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return the bounds of every one of these vectors, for which features are evaluated once."""
+        """Return the bounds of every one of the vectors, for which features are evaluated once."""
         self._count(self.n_kernels)
         templates = [self._operator(m, PASS_TOL, self.rank) for m in range(self.n_kernels)]
         sums = self.table.reduce(self._used, partial(_sums, templates), *rhos)

@@ -36,7 +36,7 @@ class FactorOperator(Protocol):
     starts : (g + 1,) int
         Columns ``starts[i]:starts[i + 1]`` of ``Z`` belong to ``kernels[i]``.
     positions : tuple of int or None
-        The columns of the table that all of these kernels act on, if they are the same.
+        The columns of the table that all of the kernels act on, if they are the same.
     """
 
     kernels: Array
@@ -55,7 +55,7 @@ class FactorOperator(Protocol):
     def excess(self, v: Array) -> tuple[Array, Array]:
         """Bound what the exact kernels add for coefficients ``v``: squared norms (g,) and scores (g,).
 
-        Nothing, unless overridden: what features leave out is positive definite, so that functions are the kernel's.
+        Nothing, unless overridden: what features leave out is positive definite, so functions are the kernel's.
         """
         return np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
 
@@ -70,15 +70,15 @@ class DenseOperator(FactorOperator):
         One a kernel, or one for all with ``starts``.
     starts : (g + 1,) int, optional
     positions : tuple of int, optional
-        The columns that all of them act on.
+        The columns that all act on.
     excess : callable, optional
         What the exact kernels add for coefficients, as `FactorOperator` has it. Nothing for projections: functions of a
         projection are functions of the kernel.
     roots : tuple of float
-        What the arrays are to be multiplied by, if they are the table's and stay where they stand: its neighboring
+        What the arrays are to be multiplied by, if they are the table's and stay where they stand: the neighboring
         columns ``positions``, or features that it keeps. Others are put side by side.
     in_place : bool
-        Whether they are these columns.
+        Whether they are the columns.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class ColumnFactors(FactorOperator):
         Those of the table.
     kernels : (g,) int
     firsts, ranks : (g,) int
-        Which column is the first of each kernel, and how many it has.
+        Which column is the first of every kernel, and how many it has.
     roots : (g,) float
         What they are to be multiplied by.
     """
@@ -181,7 +181,7 @@ class ColumnFactors(FactorOperator):
 
     @classmethod
     def of(cls, table: ColumnTable, operators: Sequence[Any]) -> ColumnFactors | None:
-        """Return these operators' factors together, or None unless all of them are columns in place."""
+        """Return the operators' factors together, or None unless all are columns in place."""
         if len(operators) == 1 and isinstance(operators[0], cls):
             return operators[0]
         if not operators or not all(getattr(operator, "in_place", False) for operator in operators):
@@ -199,7 +199,7 @@ class ColumnFactors(FactorOperator):
         return bool((self.firsts[order][1:] >= ends[:-1]).all())
 
     def apart(self) -> list[Any]:
-        """Return an operator for each kernel."""
+        """Return an operator for every kernel."""
         each = zip(self.kernels, self.firsts.tolist(), self.ranks.tolist(), self.roots.tolist(), strict=True)
         return [
             DenseOperator(
@@ -223,7 +223,7 @@ class ColumnFactors(FactorOperator):
             out[:] = own
 
     def adjoint(self, rho: Array) -> Array:
-        """Return ``Z' rho``, of one vector or of several in columns."""
+        """Return ``Z' rho``, of a single vector or of several in columns."""
         out = np.empty((*rho.shape[1:], len(self.places)))
         for own, column in zip(np.atleast_2d(out), np.atleast_2d(rho.T), strict=True):
             column_products(self.columns, self.places, np.ascontiguousarray(column, dtype=self.columns.dtype), own)
@@ -276,7 +276,7 @@ class ColumnFactors(FactorOperator):
 
 
 class FeatureOperator(FactorOperator):
-    """Features of one kernel, computed whenever they are needed, a few rows at a time.
+    """Features of a single kernel, computed whenever they are needed, a few rows at a time.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ class FeatureOperator(FactorOperator):
 
     @property
     def columns_in_place(self) -> Array | None:
-        """The factors but for their root, (N, r), where the table holds them as they are."""
+        """The factors but for their root, (N, r), where the table holds them unchanged."""
         table = self._table
         if table is None or table.chunked or not self.reads_columns(table):
             return None
@@ -354,7 +354,7 @@ class FeatureOperator(FactorOperator):
             out[rows] += self.rows(rows) @ v
 
     def adjoint(self, rho: Array) -> Array:
-        """Return ``Z' rho``, of one vector or of several in columns."""
+        """Return ``Z' rho``, of a single vector or of several in columns."""
         if (kept := self.kept) is not None:
             return self.root * product_in_precision(kept.T, rho)
         start = np.zeros((self.rank, *rho.shape[1:]))
@@ -374,7 +374,7 @@ class FeatureOperator(FactorOperator):
 
 
 def neighbors_from(firsts: Array, counts: Array) -> Array:
-    """Return so many neighboring places from each of the first ones on, one after the other."""
+    """Return so many neighboring places from each of the first ones on, in turn."""
     ends = np.cumsum(counts)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(firsts - (ends - counts), counts)
 
@@ -401,7 +401,7 @@ def joined(operators: Sequence[Any]) -> list[Any]:
 
 
 class ChunkedOperator(FactorOperator):
-    """Factors of several kernels over rows in chunks: every product reads each chunk once, for all of them.
+    """Factors of several kernels over rows in chunks: every product reads every chunk once, for all.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ class FourierSeries:
 
     @classmethod
     def of(cls, factor: FourierFactor, coefficients: Array, low: float) -> FourierSeries:
-        """Return the function with these coefficients on the leading directions; data begin at ``low``."""
+        """Return the function with the coefficients on the leading directions; data begin at ``low``."""
         n = len(factor.omega)
         weights = factor.directions[:, : len(coefficients)] @ coefficients
         cosines, sines = factor.amplitude * weights[:n], np.zeros(n)
@@ -104,7 +104,7 @@ class LandmarkFunction:
 
     @cached_property
     def _levels(self) -> list[tuple[Array, Array]]:
-        """The levels of each column of an `Overlap` kernel in increasing order, and what the function adds at each."""
+        """The levels of every column of an `Overlap` kernel in increasing order, and what the function adds at each."""
         found = []
         for column in self.landmarks.T:
             known = column != UNSEEN
@@ -142,11 +142,11 @@ class CellFunction:
 
 @dataclass(frozen=True, eq=False)
 class LineFunction(LandmarkFunction):
-    """A function of one column with a shape: lines between values, the coefficients, at knots, the landmarks."""
+    """A function of a single column with a shape: lines between values, the coefficients, at knots, the landmarks."""
 
     @classmethod
     def of(cls, spec: Shaped, values: Array) -> LineFunction:
-        """Return the function with these values at the knots of its kernel."""
+        """Return the function with the values at the knots of the kernel."""
         return cls(spec, np.array(spec.points)[:, None], values)
 
     def __call__(self, points: Array) -> Array:
@@ -170,7 +170,7 @@ class SparseFunction:
 
     @classmethod
     def of(cls, spec: ObjectKernel, table: Array) -> SparseFunction:
-        """Return the function with these weights of all features."""
+        """Return the function with the weights of all features."""
         places = np.flatnonzero(table)
         return cls(spec, places, table[places])
 
@@ -191,7 +191,7 @@ class KernelPart:
     offset: float = 0.0
 
     def __call__(self, reading: Reading) -> Array:
-        """Return the part at rows as its kernel reads them, (n,); zero where something is missing."""
+        """Return the part at rows as the kernel reads them, (n,); zero where something is missing."""
         return reading.masked(self.function(reading.points) - self.offset)
 
 
@@ -218,7 +218,7 @@ def total(parts: Sequence[KernelPart], n_targets: int, reading: Callable[[int], 
 
 
 def on_landmarks(spec: Any, points: Any, coefficients: Array) -> LandmarkFunction:
-    """Return a function on landmarks, of the kernel itself where the spec is one divided by its diagonal."""
+    """Return a function on landmarks, of the kernel itself where the spec is one divided by the diagonal."""
     if spec.kind == "unit_diagonal":
         return LandmarkFunction(spec.base, points, coefficients, unit_diagonal=True)
     return LandmarkFunction(spec, points, coefficients)

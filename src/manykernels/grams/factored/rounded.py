@@ -1,15 +1,15 @@
 """Quadratic forms of many vectors among rounded rows: for questions that chance answers, which need no twelve digits.
 
-What noise reaches is asked of tens of targets in random order. Functions that are linear between knots, an eighth of
-a width apart, have kernels, too, and a test by permutations is exact with any kernel, as long as the target and its
+What noise reaches is asked of tens of targets in random order. Functions that are linear between knots, an eighth of a
+width apart, have kernels, too, and a test by permutations is exact with any kernel, as long as the target and the
 permutations are asked by the same. A row then is shared between two knots in place of eight moments, all vectors of a
-row are read and added side by side, and the transforms are of one sequence a vector: short ones, since wide kernels
+row are read and added side by side, and the transforms are of a sequence per vector: short ones, since wide kernels
 need no more than distant knots. Sums are in single precision, and some thousand rows of all vectors are read for many
 columns while they are in a cache.
 
 Of a Gaussian of width ``s`` and knots ``h`` apart, a wave of frequency ``w`` is missed by ``(h w)^2 / 8`` at most: in
-all some thousandths of a quadratic form at the narrowest kernel, and less for the others. (To the nearest knot alone
-it would take half of the additions, and miss percents: sums with a slope would be those of rounded rows.)
+all some thousandths of a quadratic form at the narrowest kernel, and less for the rest. (To the nearest knot alone it
+would take half of the additions, and miss percents: sums with a slope would be those of rounded rows.)
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class KnottedColumn:
 
     @classmethod
     def of(cls, table: ColumnTable, column: int, kernels: Array, widths: Array) -> KnottedColumn:
-        """Return knots that are close for the narrowest of these kernels."""
+        """Return knots that are close for the narrowest of the kernels."""
         extent, spacing, unit = float(table.high[column] - table.low[column]), widths[0] / KNOTS_PER_WIDTH, table.unit
         origin = float(table.low[column] * unit[column] + table.center[column])
         inverse, own = float(1.0 / (spacing * unit[column])), KNOTS_PER_WIDTH * np.round(widths / widths[0], DIGITS)

@@ -19,7 +19,7 @@ class ScanStack(FactoredStack):
     """Laplacian kernels and Matern kernels of smoothness 1/2, 3/2, 5/2 of single columns.
 
     ``sum_j p(|x_i - x_j|) exp(-|x_i - x_j|) rho_j`` with a polynomial ``p`` of degree 0, 1 or 2 is one recursion over
-    the sorted rows from each side with 1, 2 or 3 states: exact to rounding.
+    the sorted rows from every side with 1, 2 or 3 states: exact to rounding.
     """
 
     exact_passes = True

@@ -32,7 +32,7 @@ DENSE_ENTRIES = 2**23  # of features that are kept as an array: 64 MB
 
 
 class SparseOperator(FactorOperator):
-    """Sparse features of one kernel, as products.
+    """Sparse features of a single kernel, as products.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class SparseOperator(FactorOperator):
     root : float
         What features are multiplied by.
     seen : (rank,) int or None
-        The features that some row has; None: all of them.
+        The features that some row has; None: all.
     table : ColumnTable, optional
         The rows; given later by `over`.
     """
@@ -66,7 +66,7 @@ class SparseOperator(FactorOperator):
 
     @property
     def matrix_free(self) -> bool:
-        """Whether its Hessian has too many entries, so that solvers ask for products only."""
+        """Whether the Hessian has too many entries, so solvers ask for products only."""
         return self.rank > FEW_FEATURES
 
     @property
@@ -148,7 +148,7 @@ class SparseStack(FactoredStack):
         return [self._template(int(m), self._features_seen(int(m))) for m in kernels]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
-        """Return one operator a kernel; few features are kept as an array."""
+        """Return an operator per kernel; few features are kept as an array."""
         made: list[Any] = self.table.operators(self.templates(kernels))
         if self.table.chunked:
             return made
@@ -180,7 +180,7 @@ class SparseStack(FactoredStack):
         return np.array([_square(part) for part in sums])
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return `quad_bounds` of every one of these vectors; rows are read once for many."""
+        """Return `quad_bounds` of every one of the vectors; rows are read once for many."""
         if self.table.chunked or len(rhos) == 1:
             return super().quad_bounds_each(rhos)
         R, quads = np.column_stack(rhos), np.empty((self.n_kernels, len(rhos)))

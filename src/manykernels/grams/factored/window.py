@@ -105,7 +105,7 @@ class WindowStack(NystroemStack):
 
     @property
     def quad_cost(self) -> float:
-        """Multiplications of one transform a window, about, and of landmarks for the others."""
+        """Multiplications of a transform per window, about, and of landmarks for the rest."""
         planned = [window for _, window in self._windows if window is not None]
         rest = sum(len(own) for own, window in self._windows if window is None)
         modes = sum(float(np.prod(window.modes)) for window in planned)
@@ -130,7 +130,7 @@ class WindowStack(NystroemStack):
         return low, high
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return `quad_bounds` of every one of these vectors."""
+        """Return `quad_bounds` of every one of the vectors."""
         if all(window is None for _, window in self._windows):
             return self._landmark_bounds(np.arange(self.n_kernels)).quad_bounds_each(rhos)
         return [self.quad_bounds(rho) for rho in rhos]

@@ -1,4 +1,4 @@
-"""What a source of rows offers: chunks that are read by columns, and one map over them with sums in a fixed order."""
+"""What a source of rows offers: chunks read by columns, and one map over them with sums in a fixed order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RowSource(ABC):
         Names of the columns; None for an array.
     n_columns : int
     n_threads : int, default=1
-        Chunks that are read and mapped at once.
+        Chunks read and mapped at once.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class RowSource(ABC):
     starts : (n_chunks + 1,) int
         Rows ``starts[c]:starts[c + 1]`` are chunk ``c``.
     distributed : bool
-        Whether chunks live elsewhere, so that functions go to them.
+        Whether chunks live elsewhere, so functions go to them.
     """
 
     distributed: bool = False
@@ -73,7 +73,7 @@ class RowSource(ABC):
         return f"{type(self).__name__}({self.n_rows} rows x {self.n_columns} columns in {self.n_chunks} chunks)"
 
     def __array__(self, dtype: DTypeLike | None = None, copy: object = None) -> NoReturn:
-        """Refuse to become one array: chunks are there so that nobody reads all of them at once."""
+        """Refuse to become a single array: chunks are there so that nobody reads all at once."""
         raise InvalidInputError(
             f"{self!r} are read chunk by chunk, by solve. The estimators take a table or an array in memory: "
             "pass a part of the rows, or call solve(bank, y, X=rows, ...)."
@@ -85,7 +85,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def without(self, name: object) -> RowSource:
-        """Return the source without one of its columns."""
+        """Return the source without one of the columns."""
 
     def sample(self, rows: int = 1000) -> Any:
         """Return about so many rows, spread evenly over all chunks."""
@@ -96,7 +96,7 @@ class RowSource(ABC):
     def whole(self, used: Sequence[int]) -> Any:
         """Return all rows as a table in memory: a DataFrame if columns have names, else an array.
 
-        The columns that are not used are zeros, which take no memory until somebody writes to them.
+        The columns not used are zeros, which take no memory until somebody writes to them.
         """
         if self.columns is None:
             return self._whole_array(used)
@@ -118,7 +118,7 @@ class RowSource(ABC):
         return out
 
     def whole_column(self, position: int) -> pd.Series:
-        """Return one column of all rows."""
+        """Return a single column of all rows."""
         parts = [pd.DataFrame(part) for part in self.map(_itself, [position])]
         return joined_rows(parts).iloc[:, 0]
 

@@ -34,7 +34,7 @@ UNITS = ("missing", "used", "carried", "encodings", "names", "center", "unit", "
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Rows as one kernel reads them."""
+    """Rows as a single kernel reads them."""
 
     points: (
         Any  # (n, d) float64: 0 where something is missing; of objects themselves, or the `SparsePoints` of features
@@ -63,9 +63,9 @@ class ColumnTable:
     missing : {"error", "mask", "indicator"}, default="error"
         Whether missing values are refused.
     used : sequence of int, optional
-        The columns of a DataFrame that are read, all by default; the others may hold anything.
+        The columns of a DataFrame read, all by default; the rest may hold anything.
     carried : mapping of int to bool
-        The columns of objects that kernels read as they are, and whether nothing else reads them.
+        The columns of objects that kernels read unchanged, and whether nothing else reads them.
     units : (ndarray, ndarray), optional
         `center` and `unit` of every column, where they are known.
     """
@@ -168,11 +168,11 @@ class ColumnTable:
         return int(sum(column.nbytes for column in each))
 
     def column(self, position: int) -> Array:
-        """Return one column as it is stored, (n,)."""
+        """Return a single column as it is stored, (n,)."""
         return self.columns[position]
 
     def values(self, column: int, rows: RowIndex = slice(None)) -> Array:
-        """Return entries of one column in units of its deviation, float64; 0 for what is missing."""
+        """Return entries of a single column in units of the deviation, float64; 0 for what is missing."""
         stored = self.columns[column][rows]
         values = (stored.astype(np.float64) - self.center[column]) / self.unit[column]
         return np.where(stored == GAP, 0.0, values) if self.gaps[column] else values
@@ -186,7 +186,7 @@ class ColumnTable:
     def block(self, positions: Sequence[int], rows: RowIndex = slice(None)) -> Array:
         """Return several columns of an array in units of their deviations, (len(positions), n) float64, read-only.
 
-        Neighbors in their own units are read in place.
+        Neighbors in their units are read in place.
         """
         first, count = positions[0], len(positions)
         neighbors = isinstance(positions, range) or all(j == first + k for k, j in enumerate(positions))
@@ -203,16 +203,16 @@ class ColumnTable:
         return read_only(values)
 
     def known(self, column: int, rows: RowIndex = slice(None)) -> Array | None:
-        """Return which rows have a value in one column, (n,) bool; None if no column of the kind has gaps."""
+        """Return which rows have a value in a single column, (n,) bool; None if no column of the kind has gaps."""
         return self.columns[column][rows] != GAP if self.gaps[column] else None
 
     def present(self, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Array | None:
-        """Return which rows have all of these columns, (n,) bool; None if all do."""
+        """Return which rows have all of the columns, (n,) bool; None if all do."""
         found = [known for known in (self.known(j, rows) for j in positions) if known is not None]
         return np.logical_and.reduce(found) if found else None
 
     def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Reading:
-        """Return rows as a kernel on these columns reads them; one of missingness reads what is missing."""
+        """Return rows as a kernel on the columns reads them; one of missingness reads what is missing."""
         if spec.family == "features":
             of_objects: Any = spec
             own = self.objects[positions[0]] if of_objects.explicit else self._points_of(of_objects, positions[0])
@@ -308,15 +308,15 @@ class ColumnTable:
         function(self, out)
 
     def operators(self, templates: Sequence[Any]) -> list[Any]:
-        """Return operators without rows over the rows of this table."""
+        """Return operators without rows over the rows of the table."""
         return [template.over(self) for template in templates]
 
     def sample(self) -> ColumnTable:
-        """Return the rows that landmarks are drawn from: all of them."""
+        """Return the rows that landmarks are drawn from: all."""
         return self
 
     def drawn(self, positions: tuple[int, ...], size: int) -> Array:
-        """Return at most so many points of rows that have these columns, the same rows every time."""
+        """Return at most so many points of rows that have the columns, the same rows every time."""
         present = self.present(positions)
         rows = np.arange(self.n_rows) if present is None else np.flatnonzero(present)
         if len(rows) > size:
@@ -324,7 +324,7 @@ class ColumnTable:
         return self.points(positions, rows)
 
     def chunks(self, size: int) -> Iterator[tuple[slice, ColumnTable]]:
-        """Yield slices of rows and the table of these rows, in the same units."""
+        """Yield slices of rows and the table of the rows, in the same units."""
         for start in range(0, self.n_rows, size):
             chunk = slice(start, min(start + size, self.n_rows))
             columns: Any = self.columns
@@ -341,13 +341,13 @@ class ColumnTable:
             yield rows, function(part)
 
     def single(self, column: int, values: Array) -> ColumnTable:
-        """Return a table in which one column has these values, in its own unit, and the others their centers."""
+        """Return a table in which a single column has the values, in its own unit, and the rest their centers."""
         columns = np.repeat(self.center[:, None], len(values), axis=1)
         columns[column] = values
         return self._of(columns, len(values))
 
     def grid(self, values: Mapping[int, Array]) -> ColumnTable:
-        """Return a table of some columns that have these values, in their own units."""
+        """Return a table of some columns that have the values, in their units."""
         return self._of(dict(values), len(next(iter(values.values()))))
 
     def taken(self, positions: Sequence[int], rows: Array) -> ColumnTable:
@@ -357,22 +357,22 @@ class ColumnTable:
         return part
 
     def _of(self, columns: Array | Mapping[int, Array], n_rows: int) -> ColumnTable:
-        """Return other rows in the units of this table; they have been checked. Columns may be a dictionary."""
+        """Return other rows in the units of the table; they have been checked. Columns may be a dictionary."""
         other = ColumnTable.__new__(ColumnTable)
         other.__dict__.update(self._units())
         other.columns, other.n_rows, other.objects = columns, n_rows, {}
         return other
 
     def _units(self) -> dict[str, Any]:
-        """Return all that is known of columns without their rows."""
+        """Return all known of columns without their rows."""
         return {name: self.__dict__[name] for name in UNITS}
 
     def header(self) -> ColumnTable:
-        """Return the table without its rows: what reads others in the same way."""
+        """Return the table without the rows: what reads others in the same way."""
         return self._of({}, 0)
 
     def part(self, data: Array | pd.DataFrame, positions: Sequence[int]) -> ColumnTable:
-        """Return some columns of other rows, (n, len(positions)), read as those of this table."""
+        """Return some columns of other rows, (n, len(positions)), read as those of the table."""
         other = self._of({}, len(data))
         other.gaps = self.gaps.copy()
         if isinstance(data, np.ndarray):
@@ -400,7 +400,7 @@ class ColumnTable:
         return other
 
     def like(self, X: object) -> ColumnTable:
-        """Return new rows in the units of this table; columns go by name where both have names."""
+        """Return new rows in the units of the table; columns go by name where both have names."""
         other = self.header()
         numbers = all(encoding == NUMBERS for encoding in self.encodings)
         rows = X if _is_float(X) and numbers else self._read_new(Table.of(X))
@@ -422,22 +422,22 @@ class ColumnTable:
         return _codes(table, [places[j] for j in self.in_use], self.in_use, self)
 
     def _check_array(self, positions: Sequence[int]) -> None:
-        """Raise ``InvalidInputError`` if an array cannot stand for these columns of the training table."""
+        """Raise ``InvalidInputError`` if an array cannot stand for the columns of the training table."""
         check_array_readable(self.encodings[j] for j in (positions if self.encodings else ()))
 
     def _name(self, column: int) -> Any:
-        """Return the name of a column, or its place in an array."""
+        """Return the name of a column, or the place in an array."""
         return column if self.names is None else self.names[column]
 
     @property
     def in_use(self) -> Sequence[int]:
-        """The columns that are read."""
+        """The columns read."""
         return range(self.n_columns) if self.used is None else self.used
 
     def places(self, names: Sequence[Any] | None, n_columns: int) -> list[int]:
-        """Return where the columns of this table are among those of new rows, by name where both have names.
+        """Return where the columns of the table are among those of new rows, by name where both have names.
 
-        Columns that are not there and not in use are at -1.
+        Columns not there and not in use are at -1.
         """
         if self.names is None or names is None:
             if n_columns != self.n_columns:

@@ -23,7 +23,7 @@ class DaskRows(RowSource):
     """Partitions of a Dask data frame, or blocks of rows of a Dask array.
 
     Whatever scheduler is in force does the work: threads by default, the cluster of a ``distributed.Client`` if there
-    is one. Partitions that are not persisted are made anew for every pass. What is lost with a worker is made again.
+    is one. Partitions not persisted are made anew for every pass. What is lost with a worker is made again.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class DaskRows(RowSource):
         vectors: Sequence[Any],
         chunks: Sequence[int] | None = None,
     ) -> _Layer:
-        """Return a task a chunk; a function of columns, which factors may make large, goes to each worker once."""
+        """Return a task a chunk; a function of columns, which factors may make large, goes to every worker once."""
         program, held = Program.of([self._cut(vector) for vector in vectors])
         work = partial(_on_columns, function, program, None if positions is None else list(positions))
         layer = _Layer()
@@ -65,7 +65,7 @@ class DaskRows(RowSource):
         return layer
 
     def _cut(self, vector: object) -> Any:
-        """Return a vector of this process in parts, which travel; others are in parts already."""
+        """Return a vector of the process in parts, which travel; others are in parts already."""
         if not isinstance(vector, np.ndarray):
             return vector
         return Held([np.ascontiguousarray(vector[self.slice(c)]) for c in range(self.n_chunks)])
@@ -75,7 +75,7 @@ class DaskRows(RowSource):
         return next(self.map(_itself, positions, chunks=[chunk]))
 
     def whole(self, used: Sequence[int]) -> Any:
-        """Return all rows as a table in this process, with zeros in columns that are not used."""
+        """Return all rows as a table in the process, with zeros in columns not used."""
         if self.columns is None:
             return np.asfortranarray(_computed(self._data)[0])
         found = _computed(self._data.iloc[:, list(used)])[0].reset_index(drop=True)
@@ -113,7 +113,7 @@ class DaskRows(RowSource):
     def hold(self, function: Mapped, positions: Sequence[int] | None, vectors: Sequence[Any] = ()) -> RowVector:
         """Return the vector whose parts are ``function(data, *slices)``; they stay where they are computed.
 
-        Dask makes a part that is lost again, from its partition and the parts of these vectors.
+        Dask makes a part that is lost again, from the partition and the parts of the vectors.
         """
         return RowVector(self, Held(_dask().persist(*self._layer(function, positions, vectors).delayed())))
 
@@ -162,7 +162,7 @@ class _Layer:
         self._needed: list[Any] = []
 
     def add(self, function: object, *arguments: Any) -> Any:
-        """Add a task and return its key; arguments are delayed objects, lists of keys, or things that travel."""
+        """Add a task and return the key; arguments are delayed objects, lists of keys, or things that travel."""
         needed = [argument for argument in arguments if hasattr(argument, "__dask_graph__")]
         self._needed += needed
         key = (self.name, len(self.keys))
@@ -177,7 +177,7 @@ class _Layer:
         return key
 
     def delayed(self, keys: Sequence[Any] | None = None) -> list[Any]:
-        """Return tasks as delayed objects on one graph, all of them if none is named."""
+        """Return tasks as delayed objects on one graph, all if none is named."""
         from dask.delayed import Delayed
         from dask.highlevelgraph import HighLevelGraph
 
@@ -198,7 +198,7 @@ def _call(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 def _blocks(array: Any) -> Any:
-    """Return the blocks of a Dask array; to optimize the graph of one that a cluster keeps would lose its futures."""
+    """Return the blocks of a Dask array; to optimize the graph of one that a cluster keeps would lose the futures."""
     return array.to_delayed(optimize_graph=False)
 
 

@@ -100,7 +100,7 @@ class ParquetRows(RowSource):
         return table.to_pandas(ignore_metadata=False)[names].reset_index(drop=True)
 
     def whole_column(self, position: int) -> pd.Series:
-        """Return one column of all rows, as pandas reads it from the files."""
+        """Return a single column of all rows, as pandas reads it from the files."""
         arrow = optional_module("pyarrow", "Parquet files need pyarrow.", "parquet", InvalidInputError)
         assert self.columns is not None
         name, parts = self.columns[position], []
@@ -126,7 +126,7 @@ def _opened(path: Path) -> Any:
 
 @contextmanager
 def _in_words(path: Path) -> Iterator[None]:
-    """Turn what a damaged, vanished or other file raises into one sentence with its name."""
+    """Turn what a damaged, vanished or other file raises into one sentence with the name."""
     try:
         yield
     except (OSError, ValueError, EOFError) as error:  # errors of Arrow are one or the other
@@ -140,7 +140,7 @@ def _in_words(path: Path) -> Iterator[None]:
 
 
 def _together(groups: list[tuple[int, int, int]], most: int) -> list[tuple[int, list[int], int]]:
-    """Return chunks of neighboring row groups of one file, as long as they stay below ``most`` rows."""
+    """Return chunks of neighboring row groups of a single file, as long as they stay below ``most`` rows."""
     chunks: list[tuple[int, list[int], int]] = []
     for number, group, size in groups:
         if chunks and chunks[-1][0] == number and chunks[-1][2] + size <= most:
@@ -168,7 +168,7 @@ def _files(path: Any) -> list[Path]:
 
 
 class MappedFile(NamedTuple):
-    """Where the entries of a memory map lie in its file."""
+    """Where the entries of a memory map lie in the file."""
 
     path: Path
     identity: tuple[int, int]  # of the file that was there when the rows were opened
@@ -177,7 +177,7 @@ class MappedFile(NamedTuple):
 
     @classmethod
     def of(cls, data: object) -> MappedFile | None:
-        """Return where a map that is read only lies; None for other arrays, and for layouts with gaps between rows."""
+        """Return where a map read only lies; None for other arrays, and for layouts with gaps between rows."""
         if not isinstance(data, np.memmap) or getattr(data, "mode", None) != "r" or data.filename is None:
             return None
         whole = getattr(data, "_mmap", None)
@@ -193,7 +193,7 @@ class MappedFile(NamedTuple):
             return None  # deleted: the map is all that is left of it, and nobody can cut it off
 
     def rows(self, rows: slice) -> Array:
-        """Return some rows, (n, p), from the file; from the map where another file has its name by now."""
+        """Return some rows, (n, p), from the file; from the map where another file has the name by now."""
         data, (n_rows, n_columns) = self.data, self.data.shape
         size, count = data.dtype.itemsize, rows.stop - rows.start
         try:
@@ -222,7 +222,7 @@ class MappedFile(NamedTuple):
 
 
 class ArrayRows(RowSource):
-    """Slices of an array, a memory map or a DataFrame; those of a map are read from its file.
+    """Slices of an array, a memory map or a DataFrame; those of a map are read from the file.
 
     Parameters
     ----------
@@ -279,14 +279,14 @@ def open_rows(X: object, *, chunk_rows: int | None = None, n_threads: int = 1) -
     X : RowSource, array, memory map, DataFrame, path, Dask array or Dask data frame
         A path is a Parquet file, or a folder of them.
     chunk_rows : int, optional
-        Rows of a chunk; those of a Dask collection are its partitions.
+        Rows of a chunk; those of a Dask collection are the partitions.
     n_threads : int, default=1
-        Chunks that are read and summed at once; Dask has its own workers.
+        Chunks read and summed at once; Dask has its own workers.
 
     Returns
     -------
     RowSource
-        To be given to `solve` as ``X``, and to the methods of its solution, in place of a table.
+        To be given to `solve` as ``X``, and to the methods of the solution, in place of a table.
 
     Raises
     ------

@@ -63,7 +63,7 @@ class Program:
         return self._places[id(term)]
 
     def __call__(self, parts: Sequence[Any]) -> list[Any]:
-        """Return the vectors' parts of one chunk."""
+        """Return the vectors' parts of a single chunk."""
         values: list[Any] = []
         with np.errstate(over="ignore"):
             for function, arguments, options in self._steps:
@@ -86,7 +86,7 @@ class RowVector(NDArrayOperatorsMixin):
     """A vector (N,) whose parts are with the chunks of a source.
 
     Arithmetic, ``np.where``, ``np.clip`` and the like make a new one without computing anything; sums, products with
-    another vector and extremes are computed where the parts are, and one number travels.
+    another vector and extremes are computed where the parts are, and a single number travels.
 
     Parameters
     ----------
@@ -117,11 +117,11 @@ class RowVector(NDArrayOperatorsMixin):
         raise InvalidInputError(f"{self!r} stays with its rows; .here() brings it into this process.")
 
     def here(self) -> Array:
-        """Return the vector as an array in this process."""
+        """Return the vector as an array in the process."""
         return np.concatenate(list(self.source.map(_itself, None, [self])))
 
     def held(self) -> RowVector:
-        """Return the same vector computed now, its parts kept where they are."""
+        """Return the same vector computed now, the parts kept where they are."""
         return self.source.hold(_itself, None, [self])
 
     def copy(self) -> RowVector:
@@ -129,7 +129,7 @@ class RowVector(NDArrayOperatorsMixin):
         return RowVector(self.source, self.term)
 
     def starts(self) -> RowVector:
-        """Return the number of the first row of every part in place of its entries."""
+        """Return the number of the first row of every part in place of the entries."""
         return RowVector(self.source, Held([int(start) for start in self.source.starts[:-1]]))
 
     # --- NumPy's protocols ------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def _without_data(function: Callable[..., Any], _: object, *parts: object) -> An
 
 
 def on_rows(function: Callable[..., Any], *arguments: object) -> Any:
-    """Return ``function(*arguments)``, entry by entry where its vectors are."""
+    """Return ``function(*arguments)``, entry by entry where the vectors are."""
     for argument in arguments:
         if isinstance(argument, RowVector):
             return argument._of(function, arguments, {})
@@ -228,5 +228,5 @@ def held(vector: object) -> Any:
 
 
 def here(vector: object) -> Any:
-    """Return a vector as an array in this process."""
+    """Return a vector as an array in the process."""
     return vector.here() if isinstance(vector, RowVector) else vector

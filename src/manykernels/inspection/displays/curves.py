@@ -1,4 +1,4 @@
-"""Curves: how a solver came to its solution, how folds chose the strength, and which kernels enter as it weakens."""
+"""Curves: how a solver came to the solution, how folds chose the strength, and which kernels enter as it weakens."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class ConvergenceDisplay(draw.Display):
 
     ``plot(x=...)`` draws it against ``"elapsed_s"``, ``"passes"``, ``"newton_steps"`` or ``"iteration"``, and
     ``plot(annotate=True)`` writes the number of active kernels beside the points; others go to ``Axes.semilogy``. Gaps
-    of zero, which a logarithmic axis cannot show, are drawn at its lower edge.
+    of zero, which a logarithmic axis cannot show, are drawn at the lower edge.
 
     Parameters
     ----------
     history : DataFrame
         The histories, one below the other, led by a column ``run`` with the name of the run.
     tol : float or None, default=None
-        Gap that was asked for, drawn as a line.
+        Gap asked for, drawn as a line.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class ConvergenceDisplay(draw.Display):
         ----------
         solution : Solution or mapping of name to Solution
         tol : float or None, default=None
-            Gap that was asked for.
+            Gap asked for.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class ConvergenceDisplay(draw.Display):
 
     @classmethod
     def from_estimator(cls, estimator: BaseEstimator) -> Self:
-        """Take the histories of a fitted estimator, one a class or output, with its ``tol`` if that is of the gap.
+        """Take the histories of a fitted estimator, one a class or output, with its ``tol`` if of the gap.
 
         Parameters
         ----------
@@ -183,11 +183,11 @@ PLOT_SHARE = 0.7  # of the width that axes keep beside their legend
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CVCurveDisplay(draw.Display):
-    """Mean score over the folds, with its standard error, against the strength; numbers of active kernels above.
+    """Mean score over the folds, with the standard error, against the strength; numbers of active kernels above.
 
     Make it with :meth:`from_estimator`.
 
-    A curve for each mixture, strong penalties on the left, the choice with a ring.
+    A curve for every mixture, strong penalties on the left, the choice with a ring.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ class CVCurveDisplay(draw.Display):
         A row a candidate: ``alpha``, ``mean_score``, ``std_error``, ``n_active`` and ``curve``, which names the mixture
         where several were tried.
     chosen : int
-        Row of the candidate that was taken.
+        Row of the candidate taken.
     n_folds : int
         Number of folds.
     scoring : str, default="score"
@@ -246,7 +246,7 @@ class CVCurveDisplay(draw.Display):
         return cls(results=frame, chosen=int(estimator.best_index_), n_folds=n_folds, scoring=_score_of(estimator))
 
     def _draw(self, ax: Axes) -> None:
-        """Draw a curve for each mixture, strong penalties on the left, and mark the choice."""
+        """Draw a curve for every mixture, strong penalties on the left, and mark the choice."""
         ink, chosen = draw.ink_of(ax), self.results.iloc[self.chosen]
         best = self.results.groupby("curve", sort=False)["mean_score"].max()
         # Beside the curves, the legend has the band, the choice, and how many more there are.
@@ -319,8 +319,8 @@ VALUES = {"norm": r"norm $\|f_m\|$", "weight": "weight $d_m$"}
 class PathDisplay(draw.Display):
     """Norms or weights of the kernels against the logarithm of the strength: the L1 path plot.
 
-    Make it with :meth:`from_path`. Unlike the plot of GURLS, which draws cube roots of the strength and Euclidean
-    norms of coefficient vectors, this one shows what the penalty sees: norms in the space of each kernel.
+    Make it with :meth:`from_path`. Unlike the plot of GURLS, which draws cube roots of the strength and Euclidean norms
+    of coefficient vectors, this one shows what the penalty sees: norms in the space of every kernel.
 
     Strong penalties are on the left.
 
@@ -331,7 +331,7 @@ class PathDisplay(draw.Display):
     value : str
         ``"norm"`` or ``"weight"``.
     named : list of str
-        Kernels that get a color and a name, the others are gray.
+        Kernels that get a color and a name, the rest are gray.
     chosen : float or None
         Strength to mark.
 
@@ -364,7 +364,7 @@ class PathDisplay(draw.Display):
         top : int, default=8
             Kernels to name: those that reach the highest values.
         chosen : float, optional
-            Strength to mark, such as the one that cross-validation chose.
+            Strength to mark, for example the one that cross-validation chose.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Why a model decides as it does: what each kernel adds to the score of one sample, of some, and of all."""
+"""Why a model decides as it does: what every kernel adds to the score of a single sample, of some, and of all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DecompositionDisplay(draw.Display):
     Parameters
     ----------
     contributions : DataFrame
-        One row a sample, one column a kernel, then ``"other kernels"`` and ``"intercept"``; rows add up to the scores.
+        One row a sample, a column per kernel, then ``"other kernels"`` and ``"intercept"``; rows add up to the scores.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class DecompositionDisplay(draw.Display):
         return 9.0, 1.4 + 0.4 * max(4, len(self.contributions))
 
     def _draw(self, ax: Axes, **bar_style: object) -> None:
-        """Draw one bar a sample."""
+        """Draw a bar per sample."""
         places, ink = np.arange(len(self.contributions)), draw.ink_of(ax)
         ends = {True: np.zeros(len(places)), False: np.zeros(len(places))}
         grays: dict[str, Any] = {
@@ -126,7 +126,7 @@ class DecompositionDisplay(draw.Display):
 
 
 def for_target(estimator: BaseEstimator, parts: Array, target: Hashable) -> tuple[Array, float]:
-    """Return the contributions (M, n) to one target, and its intercept."""
+    """Return the contributions (M, n) to a single target, and the intercept."""
     if parts.ndim == 2:
         if target is not None:
             raise InvalidInputError(f"The model has a single target; leave out target={target!r}.")
@@ -144,7 +144,7 @@ def checked_rows(samples: ArrayLike, n_rows: int) -> Array:
 
 
 def ranked(parts: Array, top: int) -> tuple[Array, Array]:
-    """Return the kernels of the largest mean absolute contribution, and the others that contribute at all."""
+    """Return the kernels of the largest mean absolute contribution, and the rest that contribute at all."""
     order = np.argsort(-np.abs(parts).mean(axis=1), kind="stable")
     order = order[np.abs(parts[order]).any(axis=1)]
     return order[: check_count(top, "top")], order[top:]
@@ -162,13 +162,13 @@ class ContributionsDisplay(draw.Display):
 
     Make it with :meth:`from_estimator`.
 
-    ``plot`` draws 500 points a row at most, and a bar from the 5th to the 95th of a hundred samples; its options go to
+    ``plot`` draws 500 points a row at most, and a bar from the 5th to the 95th of a hundred samples; the options go to
     ``Axes.scatter``.
 
     Parameters
     ----------
     contributions : DataFrame
-        One row a sample, one column a kernel that is shown, the most influential first.
+        One row a sample, a column per kernel shown, the most influential first.
     n_active : int
         Number of kernels that contribute to any sample.
     target : str, default=""
@@ -227,7 +227,7 @@ class ContributionsDisplay(draw.Display):
         return 7.0, 1.3 + 0.36 * max(4, self.contributions.shape[1] + 1)
 
     def _draw(self, ax: Axes, **point_style: object) -> None:
-        """Draw a point for each sample (for 500 of them at most), and a bar from the 5th to the 95th of a hundred."""
+        """Draw a point for every sample (for 500 of them at most), and a bar from the 5th to the 95th of a hundred."""
         shown = self.contributions.iloc[:, : max(1, draw.rows_that_fit(ax) - 1)]
         drawn = shown.iloc[np.unique(np.linspace(0, len(shown) - 1, min(MOST_POINTS, len(shown))).astype(int))]
         ink, places = draw.ink_of(ax), np.arange(shown.shape[1])
@@ -262,7 +262,7 @@ def _spread(values: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class WaterfallDisplay(draw.Display):
-    """The score of one sample as a waterfall: it starts at the intercept, and every kernel moves it.
+    """The score of a single sample as a waterfall: it starts at the intercept, and every kernel moves it.
 
     Make it with :meth:`from_estimator`.
 
@@ -301,7 +301,7 @@ class WaterfallDisplay(draw.Display):
     def from_estimator(
         cls, estimator: BaseEstimator, X: Any, *, sample: int = 0, top: int = 10, target: Hashable = None
     ) -> Self:
-        """Decompose the score of one row.
+        """Decompose the score of a single row.
 
         Parameters
         ----------

@@ -28,7 +28,7 @@ FEW_CELLS = 14  # a side, up to which numbers are written into the cells
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AlignmentDisplay(draw.Display):
-    """Centered alignments among kernels, and of each with the target (first row), between 0 and 1.
+    """Centered alignments among kernels, and of every with the target (first row), between 0 and 1.
 
     Make it with :meth:`from_kernels` or :meth:`from_bank`.
 
@@ -37,7 +37,7 @@ class AlignmentDisplay(draw.Display):
     Parameters
     ----------
     alignments : DataFrame
-        Square; the first row and column are the target if there is one, then the kernels that are shown.
+        Square; the first row and column are the target if there is one, then the kernels shown.
     n_kernels : int
         Number of kernels in all.
 
@@ -99,7 +99,7 @@ class AlignmentDisplay(draw.Display):
 
     @classmethod
     def _of(cls, kernel: Callable[[int], Array], names: list[str], y: ArrayLike | None, top: int) -> Self:
-        """Keep the unit, centered matrices of the kernels that are shown only."""
+        """Keep the unit, centered matrices of the kernels shown only."""
         check_count(top, "top")
         shown, units = list(range(len(names)))[:top], []
         if y is not None:
@@ -148,7 +148,7 @@ class AlignmentDisplay(draw.Display):
 
 
 def _unit(K: ArrayLike, name: str) -> Array:
-    """Return the centered kernel divided by its Frobenius norm."""
+    """Return the centered kernel divided by the Frobenius norm."""
     centered = center_kernel(K)
     size = float(np.linalg.norm(centered))
     if size <= np.finfo(float).eps * float(np.abs(K).max(initial=0.0)) * len(centered):
@@ -174,7 +174,7 @@ class GramDisplay(draw.Display):
     values : ndarray of shape (n_cells, n_cells)
         The matrix, sorted, averaged over blocks where it is large.
     groups : DataFrame or None, default=None
-        ``label`` and ``end`` of each class, in the order of the rows; ``end`` is a share of all samples.
+        ``label`` and ``end`` of every class, in the order of the rows; ``end`` is a share of all samples.
     n_samples : int, default=0
         Samples of the matrix.
     name : str, default=""
@@ -206,7 +206,7 @@ class GramDisplay(draw.Display):
 
     @classmethod
     def from_kernel(cls, K: Any, *, y: ArrayLike | None = None, name: str = "") -> Self:
-        """Take a matrix as it is.
+        """Take a matrix unchanged.
 
         Parameters
         ----------
@@ -242,14 +242,14 @@ class GramDisplay(draw.Display):
 
     @classmethod
     def from_bank(cls, bank: KernelBank, X: TableLike, kernel: str | int = 0, *, y: ArrayLike | None = None) -> Self:
-        """Evaluate one kernel of a bank on a table.
+        """Evaluate a single kernel of a bank on a table.
 
         Parameters
         ----------
         bank : KernelBank
         X : DataFrame or array-like of shape (n_samples, n_features)
         kernel : str or int, default=0
-            Its name or its position.
+            The name or the position.
         y : array-like of shape (n_samples,) or None, default=None
             Labels or numbers to sort by.
 
@@ -299,7 +299,7 @@ class GramDisplay(draw.Display):
 
 
 def _blocks(gram: Array) -> Array:
-    """Return the matrix, or means of its blocks where it has more cells than can be seen."""
+    """Return the matrix, or means of the blocks where it has more cells than can be seen."""
     if len(gram) <= MOST_CELLS:
         return gram.copy()
     edges = np.linspace(0, len(gram), MOST_CELLS + 1).astype(int)

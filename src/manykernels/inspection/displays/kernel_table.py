@@ -53,7 +53,7 @@ def target_position(estimator: BaseEstimator, target: Any) -> int:
 
 
 def effect_of(estimator: BaseEstimator, target: Hashable = None) -> str:
-    """Return what a positive part of the score speaks for: of a classifier a class, by its name."""
+    """Return what a positive part of the score speaks for: of a classifier a class, by the name."""
     if is_classifier(estimator):
         labels = np.asarray(estimator.classes_).tolist()
         label = labels[target_position(estimator, target)] if known_targets(estimator) else labels[1]
@@ -64,7 +64,7 @@ def effect_of(estimator: BaseEstimator, target: Hashable = None) -> str:
 
 
 def target_table(estimator: BaseEstimator, value: str) -> pd.DataFrame:
-    """Return one value of every kernel (rows, in the order of the bank) for every class or output (columns)."""
+    """Return a single value of every kernel (rows, in the order of the bank) for every class or output (columns)."""
     frame = estimator.weights_frame(active_only=False)
     column = target_column(frame)
     if column is None:
@@ -87,7 +87,7 @@ def place_and_kind(name: str, kernel: str, columns: str) -> tuple[str, str]:
 
 
 def places_and_kinds(estimator: BaseEstimator, table: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return where each kernel acts and what it is; a kernel of every column acts on ``"all"``."""
+    """Return where every kernel acts and what it is; a kernel of every column acts on ``"all"``."""
     all_columns = ", ".join(known_features(estimator))
     pairs = [place_and_kind(*row) for row in table[["name", "kernel", "columns"]].itertuples(index=False)]
     return [("all" if place == all_columns and ", " in all_columns else place, kind) for place, kind in pairs]
@@ -100,7 +100,7 @@ def known_features(estimator: BaseEstimator) -> list[str]:
 
 
 def groups_of(estimator: BaseEstimator, table: pd.DataFrame, by: str) -> list[list[str]]:
-    """Return, for each kernel, the names under which ``by`` counts it: one, or a feature for each of its columns."""
+    """Return, for every kernel, the names under which ``by`` counts it: one, or a feature for each of the columns."""
     check_choice(by, BY, "by")
     rows = list(table[["name", "kernel", "columns"]].itertuples(index=False))
     if by == "kernel":
@@ -113,7 +113,7 @@ def groups_of(estimator: BaseEstimator, table: pd.DataFrame, by: str) -> list[li
 
 
 def columns_of(label: str, known: set[str]) -> tuple[str, ...]:
-    """Return the columns that a label names, none if it does not name columns; names may have commas of their own."""
+    """Return the columns that a label names, none if it does not name columns; names may have separate commas."""
     parts = label.split(", ")
     for k in range(1, len(parts)):
         first, others = ", ".join(parts[:k]), columns_of(", ".join(parts[k:]), known)
@@ -123,7 +123,7 @@ def columns_of(label: str, known: set[str]) -> tuple[str, ...]:
 
 
 def summed_by(values: pd.DataFrame, groups: list[list[str]]) -> pd.DataFrame:
-    """Return the sums of the rows of each group, in the order met; a row of several groups is shared equally."""
+    """Return the sums of the rows of every group, in the order met; a row of several groups is shared equally."""
     names = list(dict.fromkeys(name for group in groups for name in group))
     place = {name: number for number, name in enumerate(names)}
     sums, rows = np.zeros((len(names), values.shape[1])), values.to_numpy()

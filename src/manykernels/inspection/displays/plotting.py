@@ -54,8 +54,8 @@ class Ink:
 class Display:
     """What is drawn, as plain data: ``frame()`` returns it, and ``plot`` draws it as often as one likes.
 
-    A display is a dataclass whose first field is its table; a class method ``from_...`` computes it. It says how large
-    its picture is (``inches``, or ``_size``) and draws into axes that it is given (``_draw``); the rest is here.
+    A display is a dataclass whose first field is the table; a class method ``from_...`` computes it. It says how large
+    the picture is (``inches``, or ``_size``) and draws into axes that it is given (``_draw``); the rest is here.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ def axes_of(ax: Axes | None, what: str, size: tuple[float, float]) -> Axes:
 
 
 def ink_of(ax: Axes) -> Ink:
-    """Return colors that can be read on these axes, light or dark."""
+    """Return colors that can be read on the axes, light or dark."""
     from matplotlib.colors import to_rgb
 
     text, face = to_rgb(ax.xaxis.label.get_color()), to_rgb(ax.get_facecolor())
@@ -137,7 +137,7 @@ def mixed(color: Sequence[float], other: Sequence[float], share: float) -> Color
 
 
 def color_of(ax: Axes, number: int) -> Any:
-    """Return the color of a class or kernel by its number, a little lighter on a dark page."""
+    """Return the color of a class or kernel by the number, a little lighter on a dark page."""
     from matplotlib.colors import to_rgb
 
     color = to_rgb(PALETTE[number % len(PALETTE)])
@@ -145,12 +145,12 @@ def color_of(ax: Axes, number: int) -> Any:
 
 
 def line_of(ax: Axes, number: int) -> dict[str, Any]:
-    """Return color, dash and marker that tell a line apart by its number."""
+    """Return color, dash and marker that tell a line apart by the number."""
     return {"color": color_of(ax, number), "linestyle": style_of(number, DASHES), "marker": style_of(number, MARKERS)}
 
 
 def bar_of(ax: Axes, number: int) -> dict[str, Any]:
-    """Return color and hatch that tell a part of a bar apart by its number."""
+    """Return color and hatch that tell a part of a bar apart by the number."""
     color, face = color_of(ax, number), ink_of(ax).face
     return {"color": color, "hatch": style_of(number, HATCHES), "edgecolor": face, "linewidth": 0.0}
 
@@ -179,7 +179,7 @@ def cut_text(text: str, most: int) -> str:
 def cut_labels(names: Iterable[Any], most: int) -> list[str]:
     """Return short labels of at most ``most`` letters, free of dollar signs, which matplotlib would typeset.
 
-    Where not all fit and all are of one kernel on different columns, the columns alone tell them apart.
+    Where not all fit and all are of a single kernel on different columns, the columns alone tell them apart.
     """
     labels = [short_label(str(name)) for name in names]
     parts = [label.rpartition(": ") for label in labels if ": " in label]
@@ -190,7 +190,7 @@ def cut_labels(names: Iterable[Any], most: int) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """Return text that matplotlib prints as it is, with control and direction characters escaped."""
+    """Return text that matplotlib prints unchanged, with control and direction characters escaped."""
     return printable(text, "\n").replace("$", r"\$")
 
 
@@ -247,12 +247,12 @@ def letters_that_fit(ax: Axes, share: float = LABEL_SHARE) -> int:
 
 
 def letters_in(inches: float) -> float:
-    """Return how many letters a line of this length has room for."""
+    """Return how many letters a line of the length has room for."""
     return inches * POINTS_AN_INCH / (LETTER_WIDTH * font_points())
 
 
 def legend_letters(ax: Axes) -> int:
-    """Return how many letters a legend beside the axes may have a line, so that it does not crowd them out."""
+    """Return how many letters a legend beside the axes may have a line, so it does not crowd them out."""
     return min(32, max(14, int(0.25 * size_of(ax.figure)[0] * POINTS_AN_INCH / 4.5)))
 
 

@@ -1,6 +1,6 @@
 """Which kernels, views or features a model uses, as bars; where and at which scale, as a map; and an overview.
 
-Other named numbers with intervals, one a line: scores beside those of other models, or what each column is worth.
+Other named numbers with intervals, one a line: scores beside those of other models, or what every column is worth.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COUNTED = {"kernel": "kernels", "view": "views", "feature": "features", "kind": 
 class KernelWeightsDisplay(draw.Display):
     """The heaviest kernels of a model as horizontal bars, or the views, features or kinds of kernel they add up to.
 
-    Make it with :meth:`from_estimator`. With several classes or outputs a bar is the mean of all, and its colored parts
+    Make it with :meth:`from_estimator`. With several classes or outputs a bar is the mean of all, and the colored parts
     are what each of them adds to the mean.
 
     ``plot(color=...)`` colors the bars of a single class or output; other options go to ``Axes.barh``. As many are
@@ -177,7 +177,7 @@ LONGEST_KIND = 24  # letters
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class WeightMapDisplay(draw.Display):
-    """Kernel weights as a heat map: one row a column of the table, kernels on several columns below, one column a kind.
+    """Kernel weights as a heat map: a row per column of the table, kernels on several columns below, a column per kind.
 
     Make it with :meth:`from_estimator`. Of more rows or columns than can be read, the heaviest are drawn, and a last
     line says how many are not; ``frame()`` has all.
@@ -192,7 +192,7 @@ class WeightMapDisplay(draw.Display):
     weights : DataFrame
         Weights by place (rows) and kind of kernel (columns); NaN where the bank has no such kernel.
     n_single : int
-        Number of leading rows that are single columns of the table; a line separates the others.
+        Number of leading rows that are single columns of the table; a line separates the rest.
 
     Examples
     --------
@@ -349,7 +349,7 @@ def _label_columns(ax: Axes, kinds: list[str], ink: draw.Ink) -> bool:
 
 
 def _family(kind: str) -> str:
-    """Return name and parameter, on two lines, of a kernel with one parameter; of others nothing."""
+    """Return name and parameter, on two lines, of a kernel with a single parameter; of others nothing."""
     match = draw.ONE_PARAMETER.fullmatch(kind)
     return f"{draw.cut_text(match[1], 20)}\n{match[2]}" if match else ""
 
@@ -360,7 +360,7 @@ def _value(kind: str) -> str:
 
 
 def _groups(kinds: list[str]) -> list[tuple[str, int, int]]:
-    """Return (name, first, end) of runs of kernels that differ in one parameter; a single kernel has no name."""
+    """Return (name, first, end) of runs of kernels that differ in a single parameter; a single kernel has no name."""
     groups, start = [], 0
     for family, run in groupby(kinds, key=_family):
         length = len(list(run))
@@ -371,7 +371,7 @@ def _groups(kinds: list[str]) -> list[tuple[str, int, int]]:
 
 
 def _colors(dark: bool) -> Any:
-    """Return light green to dark blue, or back on a dark page, so that the lightest kernel differs from none."""
+    """Return light green to dark blue, or back on a dark page, so the lightest kernel differs from none."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
@@ -442,10 +442,10 @@ MOST_LINES = 3  # of a name
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class IntervalDisplay(draw.Display):
-    """Numbers as dots with their intervals as lines, on one axis from the top down.
+    """Numbers as dots with their intervals as lines, on a single axis from the top down.
 
     Make it with :meth:`from_frame`. Names that are too long for a line are written on several. What cannot be told from
-    ``reference`` (its interval holds it) is gray; options of ``plot`` go to ``Axes.errorbar``.
+    ``reference`` (the interval holds it) is gray; options of ``plot`` go to ``Axes.errorbar``.
 
     Parameters
     ----------
@@ -454,9 +454,9 @@ class IntervalDisplay(draw.Display):
     label, title : str
         Of the axis, and above the picture.
     reference : float or None, default=None
-        A number to mark by a line, such as zero, or the score of the model that others are compared with.
+        A number to mark by a line, for example zero, or the score of the model that others are compared with.
     n_more : int, default=0
-        Numbers that are left out.
+        Numbers left out.
 
     Examples
     --------
@@ -480,7 +480,7 @@ class IntervalDisplay(draw.Display):
     def from_frame(
         cls, table: pd.DataFrame, *, top: int = 12, label: str = "", title: str = "", reference: float | None = None
     ) -> Self:
-        """Take a table such as those of ``predictive_importance``, ``leave_one_out_importance`` and ``compare``.
+        """Take a table like those of ``predictive_importance``, ``leave_one_out_importance`` and ``compare``.
 
         Parameters
         ----------

@@ -34,7 +34,7 @@ def chi_squares_tail(q: float, weights: ArrayLike, counts: ArrayLike = 1.0) -> f
     weights : array-like of shape (n,)
         Of any signs.
     counts : array-like of shape (n,), default=1
-        Degrees of freedom of each.
+        Degrees of freedom of every.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Whether learning the kernel weights was worth it: the same learner with weights that are not learned."""
+"""Whether learning the kernel weights was worth it: the same learner with weights not learned."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MOST_SINGLE = 10  # kernels that are tried alone, those most like the target
 
 @dataclass(frozen=True, eq=False)
 class FixedWeights:
-    """The estimator with kernel weights that are not learned, in a fold of the comparison."""
+    """The estimator with kernel weights not learned, in a fold of the comparison."""
 
     estimator: BaseMKL  # not fitted
     samples: Samples
@@ -64,7 +64,7 @@ class FixedWeights:
 
     @classmethod
     def of(cls, estimator: BaseMKL, samples: Samples, held_out: HeldOut) -> FixedWeights:
-        """Fit the bank on the training rows alone and compute its kernels."""
+        """Fit the bank on the training rows alone and compute the kernels."""
         start = time.process_time()
         budget, n_jobs = estimator._resources.memory_budget, estimator._resources.n_jobs
         training = open_training(estimator.kernels, samples.rows, memory_budget=budget, n_jobs=n_jobs, n_targets=1)
@@ -99,7 +99,7 @@ class FixedWeights:
         return self._best_single()
 
     def gram(self, theta: Array) -> KernelStack:
-        """Return the one kernel of fixed weights among the training rows."""
+        """Return the single kernel of fixed weights among the training rows."""
         return KernelStack(self.training.stack.combine(self._scaled(theta))[None])
 
     def _scaled(self, theta: Array) -> Array:
@@ -110,7 +110,7 @@ class FixedWeights:
         return theta / np.linalg.norm(theta, ord=_exponent(self.estimator))
 
     def _fitted(self, kernel: KernelStack, rows: Array | slice) -> BaseMKL:
-        """Return the estimator fitted to one kernel on some of the training rows."""
+        """Return the estimator fitted to a single kernel on some of the training rows."""
         model = clone(self.estimator).set_params(kernels="precomputed", kernel_penalties=None, resources__verbose=0)
         groups = self.samples.groups
         own = None if groups is None or not isinstance(model, CrossValidated) else groups[rows]
@@ -129,7 +129,7 @@ class FixedWeights:
         return alone[chosen[int(np.argmax(scores))]]
 
     def _inner_score(self, kernel: KernelStack) -> float:
-        """Return the score of one kernel in folds: those of the estimator, if it has some."""
+        """Return the score of a single kernel in folds: those of the estimator, if it has some."""
         if isinstance(self.estimator, CrossValidated):
             return float(self._fitted(kernel, slice(None)).best_score_)
         scores = []
@@ -174,7 +174,7 @@ def _exponent(estimator: BaseEstimator) -> float:
 
 @contextmanager
 def _without_remarks(start: str) -> Iterator[None]:
-    """Keep quiet about weak kernels: that one says nothing is what its score tells."""
+    """Keep quiet about weak kernels: that one says nothing is what the score tells."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=start)
         yield
@@ -204,10 +204,10 @@ def compare(
       for classifiers only;
     - the *best single kernel*, chosen in folds of the training rows from the ten that are most like the target.
 
-    The target of survival models is, for alignment, the events of each sample less those expected at its time.
+    The target of survival models is, for alignment, the events of every sample less those expected at the time.
 
-    Each is the same learner: the estimator on the one kernel :math:`\sum_m \theta_m K_m`, with its own loss, penalty
-    and strength. A CV estimator chooses its strength for each of them anew.
+    Each is the same learner: the estimator on the single kernel :math:`\sum_m \theta_m K_m`, with its own loss, penalty
+    and strength. A CV estimator chooses the strength for each of them anew.
 
     Parameters
     ----------
@@ -243,8 +243,8 @@ def compare(
     Warns
     -----
     UserWarning
-        If a method is not defined in a fold, such as alignment where no kernel has anything in common with the target;
-        its score is NaN then.
+        If a method is not defined in a fold, for example alignment where no kernel has anything in common with the
+        target; the score is NaN then.
 
     Notes
     -----
@@ -326,7 +326,7 @@ def _checked(
 
 
 def _given(rows: Rows) -> Any:
-    """Return rows as they were given, which is what scorers of a user's may look at."""
+    """Return rows as given, which is what scorers of a user's may look at."""
     return getattr(rows, "given", rows)
 
 

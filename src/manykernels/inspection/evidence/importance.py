@@ -1,6 +1,6 @@
 """What a model loses without a view, a column or a kernel: permuted on held-out rows, or left out and learned anew.
 
-And how far off its predictions of held-out rows are: intervals and sets for new rows from the folds that a search ran.
+And how far off the predictions of held-out rows are: intervals and sets for new rows from the folds that a search ran.
 """
 
 import copy
@@ -47,9 +47,9 @@ def predictive_importance(
 ) -> pd.DataFrame:
     r"""Return how much the score falls when what a view or a kernel says is shuffled between the rows.
 
-    The model is a sum, ``f = sum_m f_m + b``. For each unit ``g`` the values of ``f_g = sum_{m in g} f_m`` are permuted
-    over the rows and the score is taken anew: a thousand repeats cost one prediction. The null hypothesis of the
-    p-value is that the values of ``f_g`` have nothing to do with the order of the rows:
+    The model is a sum, ``f = sum_m f_m + b``. For every unit ``g`` the values of ``f_g = sum_{m in g} f_m`` are
+    permuted over the rows and the score is taken anew: a thousand repeats cost one prediction. The null hypothesis of
+    the p-value is that the values of ``f_g`` have nothing to do with the order of the rows:
 
     .. math:: p_g = \frac{1 + \#\{\text{repeats that score at least as high}\}}{1 + \text{repeats}} .
 
@@ -62,9 +62,9 @@ def predictive_importance(
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
         Their labels or numbers.
     by : {"view", "kernel"}, default="view"
-        What is shuffled together: kernels that act on one view, column or all columns, or single kernels.
+        What is shuffled together: kernels that act on a single view, column or all columns, or single kernels.
     n_repeats : int, default=200
-        Permutations of each unit; the smallest possible p-value is ``1 / (1 + n_repeats)``.
+        Permutations of every unit; the smallest possible p-value is ``1 / (1 + n_repeats)``.
     scoring : str, callable or None, default=None
         Scorer of scikit-learn; None is the score of the estimator (accuracy, R2).
     random_state : int, RandomState instance or None, default=None
@@ -133,7 +133,7 @@ def score_drops(
     scoring: str | Callable[..., float] | None,
     random: np.random.Generator,
 ) -> dict[str, Array]:
-    """Return what the score falls by in each repeat, for each unit with a part in the model."""
+    """Return what the score falls by in every repeat, for every unit with a part in the model."""
     parts: Array = model.decompose(X)
     if parts.shape[1] < 2:
         raise InvalidInputError(f"Importance needs at least 2 rows to shuffle, got {parts.shape[1]}.")
@@ -171,7 +171,7 @@ def _area_under_curve(positive: Array, scores: Array) -> float:
 
 
 def _members(model: BaseMKL, by: str) -> dict[str, list[int]]:
-    """Return the positions of the kernels of each unit."""
+    """Return the positions of the kernels of every unit."""
     members: dict[str, list[int]] = {}
     for position, group in enumerate(groups_of(model, kernel_table(model), by)):
         members.setdefault(group[0], []).append(position)
@@ -230,16 +230,16 @@ def leave_one_out_importance(
     groups: ArrayLike | None = None,
     verbose: int = 0,
 ) -> pd.DataFrame:
-    r"""Return what each view (or column) adds to all others: the score with it less the score without it, over folds.
+    r"""Return what every view (or column) adds to all others: the score with it less the score without it, over folds.
 
     Unlike permutation, the model may make up for what is missing by what it still has; what is lost all the same is
-    told by this view alone. Costs a fit a view and fold.
+    told by the view alone. Costs a fit a view and fold.
 
     Parameters
     ----------
     estimator : MKLClassifier, MKLRegressor or their CV variants, or a Pipeline that ends in one
-        With a bank (or the default kernels); not changed. A CV estimator chooses its strength anew each time. The views
-        or columns are those that it gets from the steps before.
+        With a bank (or the default kernels); not changed. A CV estimator chooses the strength anew every time. The
+        views or columns are those that it gets from the steps before.
     X : DataFrame or array-like of shape (n_samples, n_features)
         Samples.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
@@ -263,12 +263,12 @@ def leave_one_out_importance(
     Raises
     ------
     InvalidInputError
-        For precomputed kernels, or a bank that acts on one view only.
+        For precomputed kernels, or a bank that acts on a single view only.
 
     Notes
     -----
-    Folds share training rows, so that the usual t-test finds too much. The corrected one is used:
-    :math:`t = \bar\delta / \sqrt{(1/k + n_\text{test} / n_\text{train})\, s^2}` with ``k - 1`` degrees of freedom.
+    Folds share training rows, so the usual t-test finds too much. The corrected one is used: :math:`t = \bar\delta /
+    \sqrt{(1/k + n_\text{test} / n_\text{train})\, s^2}` with ``k - 1`` degrees of freedom.
 
     References
     ----------
@@ -312,7 +312,7 @@ def leave_one_out_importance(
 
 
 def _places(bank: KernelBank, X: TableLike) -> list[tuple[str, Any]]:
-    """Return for each kernel of the bank on these columns what it acts on, and the entry that makes it."""
+    """Return for every kernel of the bank on the columns what it acts on, and the entry that makes it."""
     table = Table.of(X)
     known = _Columns(table)
     entries = bank.expand(table)
@@ -378,8 +378,8 @@ def conformal_intervals(model: BaseEstimator, y: ArrayLike, X: TableLike, *, con
     -------
     DataFrame
         ``predicted``, ``low`` and ``high``, a row each of X; infinite ends where rows are too few for the confidence.
-        Of several targets, these three for each, below its name (its number, if y has no names); each target is
-        covered by itself, not all of them together.
+        Of several targets, the three for each, below the name (the number, if y has no names); every target is covered
+        by itself, not all together.
 
     Raises
     ------
@@ -396,8 +396,8 @@ def conformal_intervals(model: BaseEstimator, y: ArrayLike, X: TableLike, *, con
     new members of pairs), and that the model of all rows errs like those of the folds, which had fewer. CV+ does not
     assume the latter: of new rows like those held out a share of ``2 * confidence - 1`` is covered at least, whatever
     the distribution, and about ``confidence``, but for the choice among candidates that the same rows made. Where the
-    models of the folds differ, its intervals are wider. All others are as wide; where the noise depends on the columns,
-    take quantiles (``loss="quantile"``), or what MAPIE has, with any estimator of this library.
+    models of the folds differ, the intervals are wider. All others are as wide; where the noise depends on the columns,
+    take quantiles (``loss="quantile"``), or what MAPIE has, with any estimator of the library.
 
     References
     ----------
@@ -445,10 +445,10 @@ def _interval(predicted: Array, errors: Array, told: Sequence[tuple[Array, Array
 def conformal_sets(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confidence: float = 0.9) -> pd.DataFrame:
     r"""Return sets of classes that hold new labels, from the probabilities of rows that cross-validation held out.
 
-    A class is in the set of a row if its probability is at least :math:`1 - r`, where :math:`r` is the
-    :math:`\lceil c\,(n + 1) \rceil`-th smallest :math:`1 - \hat p_i(y_i)` of the rows that were held out. With the
-    models of the folds (``search={"keep_folds": True}``) it is that of CV+: a class is in the set if fewer than
-    :math:`c\,(n + 1)` rows were more probable in their own class than it is to the model that had not seen the row.
+    A class is in the set of a row if the probability is at least :math:`1 - r`, where :math:`r` is the :math:`\lceil
+    c\,(n + 1) \rceil`-th smallest :math:`1 - \hat p_i(y_i)` of the rows held out. With the models of the folds
+    (``search={"keep_folds": True}``) it is that of CV+: a class is in the set if fewer than :math:`c\,(n + 1)` rows
+    were more probable in their class than it is to the model that had not seen the row.
 
     Parameters
     ----------
@@ -464,7 +464,7 @@ def conformal_sets(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confiden
     Returns
     -------
     DataFrame
-        A bool column for each class, a row each of X. A row may have no class: it is like none of them.
+        A bool column for every class, a row each of X. A row may have no class: it is like none.
 
     Raises
     ------
@@ -527,7 +527,7 @@ def _fold_models(model: BaseEstimator) -> list[FoldModel]:
 def _said_of(
     folds: Sequence[FoldModel], model: BaseEstimator, X: TableLike, method: str
 ) -> Iterator[tuple[FoldModel, Array]]:
-    """Yield each fold and what it says of new rows."""
+    """Yield every fold and what it says of new rows."""
     while isinstance(model, Pipeline):  # names that its steps give columns were not those of the fit
         X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]
     for fold in folds:
@@ -535,7 +535,7 @@ def _said_of(
 
 
 def _ends(told: Sequence[tuple[Array, Array]], confidence: float) -> tuple[Array, Array]:
-    """Return both ends of CV+ from the errors of the rows of each fold and what its model says of new rows."""
+    """Return both ends of CV+ from the errors of the rows of every fold and what the model says of new rows."""
     n_rows, n_new = sum(len(errors) for errors, _ in told), len(told[0][1])
     low, high = np.empty(n_new), np.empty(n_new)
     step = max(1, MOST_ENTRIES // n_rows)
@@ -547,7 +547,7 @@ def _ends(told: Sequence[tuple[Array, Array]], confidence: float) -> tuple[Array
 
 
 def _quantiles(values: Array, confidence: float) -> Array:
-    """Return of each column what a share ``confidence`` of exchangeable values does not pass."""
+    """Return of every column what a share ``confidence`` of exchangeable values does not pass."""
     place = int(np.ceil(_checked(confidence) * (len(values) + 1)))
     if place > len(values):
         return np.full(values.shape[1], np.inf)

@@ -1,13 +1,13 @@
-r"""A p-value for every kernel, added to the kernels that are always in: one fit without the others, and one pass.
+r"""A p-value for every kernel, added to the kernels always in: a single fit without the rest, and a single pass.
 
-With ``rho`` the dual coefficients of the null model, which has the kernels that are always in and no others, the score
-statistic of the hypothesis that kernel ``m`` adds nothing is its squared dual norm (Wu et al. 2011),
+With ``rho`` the dual coefficients of the null model, which has the kernels always in and no others, the score statistic
+of the hypothesis that kernel ``m`` adds nothing is the squared dual norm (Wu et al. 2011),
 
 .. math:: Q_m = \rho' K_m \rho = \sum_k \lambda_k X_k, \qquad \lambda(Z_m' P Z_m), \quad K_m = Z_m Z_m',
 
 a sum of chi-squares ``X_k`` of one degree of freedom under the hypothesis. ``H`` are the second derivatives of the loss
-at the null model, ``C`` the columns that are always in (ones and the free ones, and the factors of the kernels under
-ridge, with the inverse of their weights ``1 / d`` in ``S``), and
+at the null model, ``C`` the columns always in (ones and the free ones, and the factors of the kernels under ridge, with
+the inverse of their weights ``1 / d`` in ``S``), and
 
 .. math:: P = H - H C (C' H C + S)^{-1} C' H .
 
@@ -70,18 +70,18 @@ def kernel_tests(
     *,
     by: str = "kernel",
 ) -> pd.DataFrame:
-    """Return p-values of the hypotheses that kernels add nothing to those that are always in.
+    """Return p-values of the hypotheses that kernels add nothing to those always in.
 
-    Each kernel is tested by itself, whatever the others tell: a column that goes with one that matters has a small
-    p-value, too. Whether predictions need a kernel *beside* the others is another question, see `predictive_importance`
-    and `knockoff_selection`. What is learned from the same rows plays no part, so that the rows of the fit are
-    the right ones. Nothing is drawn: p-values are computed, however small they are.
+    Every kernel is tested by itself, whatever the rest tell: a column that goes with one that matters has a small
+    p-value, too. Whether predictions need a kernel *beside* the rest is another question, see `predictive_importance`
+    and `knockoff_selection`. What is learned from the same rows plays no part, so the rows of the fit are the right
+    ones. Nothing is drawn: p-values are computed, however small they are.
 
     Parameters
     ----------
     model : MKLClassifier, MKLRegressor, MKLSurvival or a search, or a Pipeline that ends in one
-        Fitted; its loss, its kernels and those that are always in (``penalty={"batch": "ridge", "*": "l1"}``, or None)
-        are taken, the latter at the strength of the fit.
+        Fitted; the loss, the kernels and those always in (``penalty={"batch": "ridge", "*": "l1"}``, or None) are
+        taken, the latter at the strength of the fit.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
         Rows, most often those of the fit.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
@@ -89,18 +89,18 @@ def kernel_tests(
     sample_weight : array-like of shape (n_samples,), float or None, default=None
         As in ``fit``.
     by : {"kernel", "view", "feature", "kind"}, default="kernel"
-        What has a row: single kernels, or all that act on one view or column, or are of one kind. The p-values
-        of several kernels are combined by the Cauchy combination of Liu and Xie (2020), which holds however they
-        depend on each other.
+        What has a row: single kernels, or all that act on a single view or column, or are of one kind. The p-values of
+        several kernels are combined by the Cauchy combination of Liu and Xie (2020), which holds however they depend on
+        each other.
 
     Returns
     -------
     DataFrame
         A row a kernel or a group of them, the smallest p-value first: ``name``; ``p_value``; ``q_value``, the rate of
-        false discoveries (Benjamini and Hochberg) among the rows that are at most as large; ``statistic``, for
-        kernels, in units of its mean under the hypothesis; or ``n_kernels``, for groups. With several
-        classes or targets of their own a row for each, led by ``class`` or ``output``. Kernels that are always in
-        are not tested, and those that are constant beside them have a p-value of 1.
+        false discoveries (Benjamini and Hochberg) among the rows at most as large; ``statistic``, for kernels, in units
+        of the mean under the hypothesis; or ``n_kernels``, for groups. With several classes or separate targets a row
+        for each, led by ``class`` or ``output``. Kernels always in are not tested, and those that are constant beside
+        them have a p-value of 1.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def kernel_tests(
     Notes
     -----
     Take ``MKLRegressor(kernels, fit_intercept=True)`` for what is usual; without an intercept a kernel can add one.
-    Kernels that are held as factors on landmarks are tested on these landmarks.
+    Kernels held as factors on landmarks are tested on the landmarks.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def _by_group(table: pd.DataFrame, groups: list[list[str]], by: str) -> pd.DataF
 
 
 def _penalty_of(model: Any, total_weight: float) -> Regularizer:
-    """Return the penalty at ``alpha = 1``, or the one that has a strength of its own: which kernels are always in."""
+    """Return the penalty at ``alpha = 1``, or the one that has a separate strength: which kernels are always in."""
     if isinstance(model.penalty, (str, Mapping)):
         return BlockL1(1.0) if isinstance(model.penalty, str) else get_regularizer(model.penalty, total_weight)
     penalty: Regularizer = model.penalty
@@ -178,7 +178,7 @@ def _penalty_of(model: Any, total_weight: float) -> Regularizer:
 
 
 def _tests_of(problem: Problem) -> dict[str, Array]:
-    """Return the mask of tested kernels (M,), their p-values and statistics; not numbers for the others."""
+    """Return the mask of tested kernels (M,), their p-values and statistics; not numbers for the rest."""
     null = NullModel.of(problem)
     p_values, statistics = np.full((2, problem.n_kernels), np.nan)
     tested = np.ones(problem.n_kernels, dtype=bool)
@@ -200,7 +200,7 @@ def factor_of(stack: Any, kernel: int) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class NullModel:
-    """The model of the kernels that are always in, of one problem."""
+    """The model of the kernels always in, of a single problem."""
 
     kernels: Array  # those that are always in
     rho: Array  # (N,) or (N, T) dual coefficients
@@ -263,7 +263,7 @@ class NullModel:
         return rho.T @ (rho / self.curvature.diagonal.reshape(len(rho), -1)) + self.norms
 
     def test(self, factor: Any) -> tuple[float, float]:
-        """Return the p-value of a kernel with this factor, and its statistic in units of its mean."""
+        """Return the p-value of a kernel with the factor, and the statistic in units of the mean."""
         values, counts = self._spectrum(factor)
         if not values.size or self.constant:
             return 1.0, 0.0
@@ -302,8 +302,8 @@ class NullModel:
 def level_spectrum(diagonal: Array, cross: Array, inverse: Array) -> tuple[Array, Array]:
     """Return the eigenvalues of ``diag(d) - C' M C`` that are not zero, and how often each occurs: of many levels.
 
-    Where ``d`` is equal (to `ALIKE` of it), all directions orthogonal to the rows of ``C`` among these levels have the
-    eigenvalue ``d``; the others, as many as ``C`` has rows, form a matrix of few columns with those of other ``d``.
+    Where ``d`` is equal (to `ALIKE` of it), all directions orthogonal to the rows of ``C`` among the levels have the
+    eigenvalue ``d``; the rest, as many as ``C`` has rows, form a matrix of few columns with those of other ``d``.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ def level_spectrum(diagonal: Array, cross: Array, inverse: Array) -> tuple[Array
 
 
 def _under_ridge(regularizer: Any) -> Array:
-    """Return the kernels that are under ridge while others are selected, (m,) positions."""
+    """Return the kernels under ridge while others are selected, (m,) positions."""
     if not isinstance(regularizer, PenaltyByGroup):
         return np.zeros(0, dtype=np.intp)
     kinds = [isinstance(part, Ridge) and part.penalizes for part in regularizer.parts]

@@ -2,14 +2,14 @@ r"""Selection with a bound on what is false in it: of kernels by stability, of c
 
 Stability: which kernels or views enter first in most halves of the data; the bound is on their number, bars show it.
 
-Knockoffs: copies ``X~`` are drawn so that any column and its copy may be exchanged without a change of the joint
+Knockoffs: copies ``X~`` are drawn so that any column and the copy may be exchanged without a change of the joint
 distribution of ``(X, X~)``, and know nothing of y. One model is fitted to the kernels of both, and
 
-    W_j = sum of the norms of the kernels of unit j - the same of its copy,
-    T   = min {t > 0: (1 + #{W_j <= -t}) / max(1, #{W_j >= t}) <= q},
+    W_j = sum of the norms of the kernels of unit j - the same of the copy, T   = min {t > 0: (1 + #{W_j <= -t}) /
+    max(1, #{W_j >= t}) <= q},
 
-selects the units with ``W_j >= T``. Of units that y does not depend on given the others the sign of ``W_j`` is a coin,
-so that the negative ones count the false among the positive ones, and the expected share of false ones is at most q.
+selects the units with ``W_j >= T``. Of units that y does not depend on given the rest the sign of ``W_j`` is a coin, so
+the negative ones count the false among the positive ones, and the expected share of false ones is at most q.
 
 Noise: whether a selection could as well have been made from it, by what a fitted model says, and by refits to noise.
 """
@@ -57,7 +57,7 @@ LOOSE_TOL = 1e-3  # which kernels enter first is not a matter of the fourth digi
 
 @dataclass(frozen=True, eq=False)
 class StabilitySelection:
-    """How often each kernel or view is among the first to enter in random halves of the samples.
+    """How often every kernel or view is among the first to enter in random halves of the samples.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ def stability_selection(
 ) -> StabilitySelection:
     r"""Select the kernels or views that enter first in most random halves of the samples.
 
-    The samples are split at random into two halves ``n_pairs`` times. In each half the penalty is weakened until ``q``
+    The samples are split at random into two halves ``n_pairs`` times. In every half the penalty is weakened until ``q``
     units have entered the model. Units with a selection frequency of at least ``threshold`` are selected, and
 
     .. math:: q = \lfloor \sqrt{(2\tau - 1)\, p\, v} \rfloor, \qquad
@@ -134,15 +134,15 @@ def stability_selection(
     Parameters
     ----------
     estimator : MKLClassifier or MKLRegressor
-        Its kernels, loss, penalty and options are taken; it need not be fitted, is not changed, and its ``alpha`` is
-        of no account. The penalty must select: ``"l1"`` or ``"elasticnet"``.
+        The kernels, loss, penalty and options are taken; it need not be fitted, is not changed, and its ``alpha`` is of
+        no account. The penalty must select: ``"l1"`` or ``"elasticnet"``.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
         Training samples.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        Labels or numbers. With several classes or targets, a unit enters when it does for any of them.
+        Labels or numbers. With several classes or targets, a unit enters when it does for any.
     by : {"view", "kernel"}, default="view"
         What is counted: what kernels act on (a view, a column, all columns), or single kernels. Kernels of several
-        widths on one column take turns from half to half, so that single kernels look less stable than they are.
+        widths on a single column take turns from half to half, so that single kernels look less stable than they are.
     n_pairs : int, default=50
         Random splits in two halves.
     expected_false : float, default=1.0
@@ -242,7 +242,7 @@ def _check(by: str, n_pairs: int, expected_false: float, threshold: float, n_job
 
 
 def _family(model: BaseMKL) -> PenaltyFamily:
-    """Return the penalty of the estimator with its strength open."""
+    """Return the penalty of the estimator with the strength open."""
     penalty = model.penalty
     family = PenaltyFamily(penalty, {name: getattr(model, name) for name in parameters_of(penalty)})
     if not family.at(1.0, 1.0).sparse:
@@ -253,7 +253,7 @@ def _family(model: BaseMKL) -> PenaltyFamily:
 def _posed(
     model: BaseMKL, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None, by: str
 ) -> tuple[list[Problem], Array, list[str]]:
-    """Return one problem a class or target on all samples, the unit of each kernel, and the names of the units."""
+    """Return a problem per class or target on all samples, the unit of every kernel, and the names of the units."""
     loss = model._checked_loss()
     rows, target = model._checked_data(X, y)
     samples = model._encoded(Samples.of(rows, target, sample_weights(sample_weight, len(target))))
@@ -277,7 +277,7 @@ def _room(n_units: int, expected_false: float, threshold: float) -> int:
 
 
 def _halves(n_samples: int, strata: Array | None, n_pairs: int, random: np.random.Generator) -> Iterator[Array]:
-    """Yield both halves of each random split; samples of a stratum go to them in turn."""
+    """Yield both halves of every random split; samples of a stratum go to them in turn."""
     kinds = np.zeros(n_samples, int) if strata is None else np.unique(strata, axis=0, return_inverse=True)[1].ravel()
     for _ in range(n_pairs):
         shuffled = random.permutation(n_samples)
@@ -386,7 +386,7 @@ class KnockoffSelection:
     Attributes
     ----------
     norms : Series of shape (n_units,)
-        Sum of the norms ``||f_m||`` of the kernels of each unit.
+        Sum of the norms ``||f_m||`` of the kernels of every unit.
     copy_norms : Series of shape (n_units,)
         The same of their copies.
     threshold : float
@@ -448,7 +448,7 @@ def knockoff_selection(
     sample_weight: ArrayLike | None = None,
     random_state: RandomSource = None,
 ) -> KnockoffSelection:
-    """Select columns so that the expected share of false ones among them is at most ``q``.
+    """Select columns so the expected share of false ones among them is at most ``q``.
 
     Parameters
     ----------
@@ -463,7 +463,7 @@ def knockoff_selection(
     copies : {"mvr", "equicorrelated"} or array-like of the shape of X, default="mvr"
         How to draw copies of a Gaussian X, see :func:`gaussian_knockoffs`, or the copies, with the columns of X.
     groups : mapping of names to columns or None, default=None
-        Units of several columns, by names or positions; columns in no group are units of their own.
+        Units of several columns, by names or positions; columns in no group are separate units.
     sample_weight : array-like of shape (n_samples,) or None, default=None
         Factors on the losses.
     random_state : int, RandomState instance or None, default=None
@@ -483,11 +483,11 @@ def knockoff_selection(
     Notes
     -----
     Holds for any number of samples, and any relation of y to X, where the copies are right: X is assumed to be Gaussian
-    in its first two moments, estimated with shrinkage. Categories, dates and gaps have no such copies, and are refused:
-    give copies from a model of such a table. The fit treats originals and copies alike, since each pair of columns
-    changes places at random before it, so that neither the order of the kernels nor the tolerance of the solver can
-    tell them apart. The certified gap bounds the objective, not single norms. Kernels that act on several units, as
-    those of the default bank on all columns, are left out.
+    in the first two moments, estimated with shrinkage. Categories, dates and gaps have no such copies, and are refused:
+    give copies from a model of such a table. The fit treats originals and copies alike, since every pair of columns
+    changes places at random before it, so neither the order of the kernels nor the tolerance of the solver can tell
+    them apart. The certified gap bounds the objective, not single norms. Kernels that act on several units, as those of
+    the default bank on all columns, are left out.
 
     References
     ----------
@@ -546,7 +546,7 @@ def gaussian_knockoffs(X: TableLike, *, method: str = "mvr", random_state: Rando
     .. math:: \\tilde x \\mid x \\sim N\\big(x - S \\Sigma^{-1} (x - \\mu),\\; 2 S - S \\Sigma^{-1} S\\big),
        \\qquad S = \\mathrm{diag}(s)
 
-    where ``s`` is how far a copy is decorrelated from its column.
+    where ``s`` is how far a copy is decorrelated from the column.
 
     Parameters
     ----------
@@ -751,11 +751,11 @@ def noise_selection(
     estimator : MKLClassifier, MKLRegressor or MKLSurvival, fitted on X and y
         It is not changed.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
-        Its training samples.
+        The training samples.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
         Their targets; rows are exchanged as wholes.
     groups : array-like of shape (n_samples,) or None, default=None
-        Labels of samples that are alike, such as patients. Targets of a group stay together and change places with
+        Labels of samples that are alike, for example patients. Targets of a group stay together and change places with
         those of groups of as many samples; those of a group as large as no other change places among themselves.
     n_permutations : int, default=10
         Refits.
@@ -765,7 +765,7 @@ def noise_selection(
     Returns
     -------
     Series of shape (n_permutations,), int
-        Named ``n_selected``; for several classes or targets, kernels that any of them has.
+        Named ``n_selected``; for several classes or targets, kernels that any has.
 
     Raises
     ------

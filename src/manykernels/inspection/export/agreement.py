@@ -48,7 +48,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Largest differences between scores of a file and of its model, a tenth more, and what ran the file."""
+    """Largest differences between scores of a file and of the model, a tenth more, and what ran the file."""
 
     error: float
     beyond: float
@@ -165,7 +165,7 @@ class _Pools:
         return np.where(taken, self.rng.choice(known, n), values).tolist()
 
     def _with(self, j: int, values: list[Any]) -> Values:
-        """Return rows with these values of one column."""
+        """Return rows with the values of a single column."""
         return self.drawn(len(values)) | {j: values}
 
     def at_points(self) -> list[Values]:
@@ -244,7 +244,7 @@ class _Pools:
         return [{j: [value for value, kept in zip(values, whole, strict=True) if kept] for j, values in found.items()}]
 
     def far(self, *, above: bool = False) -> list[Values]:
-        """Return rows in which one number is far beyond its range, or far above it."""
+        """Return rows in which a single number is far beyond the range, or far above it."""
         found = []
         for j in self.positions:
             if self.kind(j) != "number":

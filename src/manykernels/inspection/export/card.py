@@ -21,10 +21,10 @@ MOST_LINES = 100_000  # of a card
 def as_card(program: Program) -> str:
     """Return a table in CSV: what every range or category adds to every score, and how much that is wrong by.
 
-    A line a range: ``term``, then for its columns ``column``, ``from``, ``to`` and ``level``, the points, and
+    A line a range: ``term``, then for the columns ``column``, ``from``, ``to`` and ``level``, the points, and
     ``max_error``, by how much the function differs from them within. The first line has the constant. Where a function
-    is not constant beyond its pieces, no line has a value there; a periodic one has lines for one period, which
-    repeat. No text is a formula to a spreadsheet.
+    is not constant beyond the pieces, no line has a value there; a periodic one has lines for one period, which repeat.
+    No text is a formula to a spreadsheet.
     """
     return as_csv(card_of(program).apply(lambda column: column.map(_printable)))
 
@@ -67,7 +67,7 @@ def card_scores(program: Program, rows: dict[str, Any]) -> Array:
 
 
 def _bin_of(term: Term, place: int, axis: Axis, values: Any) -> tuple[Array, int]:
-    """Return the line of every value among those of its axis, -1 for none, and their number."""
+    """Return the line of every value among those of the axis, -1 for none, and their number."""
     lines = _bins(term, place)
     found = np.full(len(values), -1, dtype=np.int64)
     if axis.kind == "pieces":
@@ -101,7 +101,7 @@ def _lines(number: int, term: Term, names: list[str]) -> pd.DataFrame:
 
 
 def _values(term: Term, points: list[list[Any]]) -> Array:
-    """Return a term at the product of a few values of its columns, (n, K)."""
+    """Return a term at the product of a few values of the columns, (n, K)."""
     grids = np.meshgrid(*[np.arange(len(values)) for values in points], indexing="ij")
     each = zip(term.axes, points, grids, strict=True)
     rows = {axis.column: [values[i] for i in grid.ravel()] for axis, values, grid in each}

@@ -69,7 +69,7 @@ class Columns:
         return self.table.column_means[at], self.table.column_scales[at]
 
     def raw(self, column: int, values: Array) -> Array:
-        """Return standardized values of a column as they were given."""
+        """Return standardized values of a column as given."""
         (mean,), (scale,) = self.statistics([column])
         return np.asarray(values * scale + mean)
 
@@ -140,7 +140,7 @@ class Columns:
     # --- points of kernels ------------------------------------------------------------------------------------------
 
     def known(self, m: int, place: int) -> Array:
-        """Return values of one of its columns that a kernel's function is made of, as they were given."""
+        """Return values of one of the columns that a kernel's function is made of, as given."""
         points = self.points(m)[:, place]
         points = points[points != UNSEEN]
         return self.raw(self.table.positions[m][place], points if len(points) else np.zeros(1))
@@ -164,7 +164,7 @@ class Columns:
         return points
 
     def raw_points(self, m: int, points: Array) -> list[Any]:
-        """Return standardized points (r, d) as columns of values as they were given: categories as levels."""
+        """Return standardized points (r, d) as columns of values as given: categories as levels."""
         columns: list[Any] = []
         for column, values in zip(self.table.positions[m], points.T, strict=True):
             encoding = self.encodings[column]
@@ -212,7 +212,7 @@ class Columns:
         return values
 
     def frame(self, positions: Sequence[int], columns: Sequence[Any]) -> pd.DataFrame:
-        """Return columns of values as they were given as a table like that of fit; other columns are 0 or left out."""
+        """Return columns of values as given as a table like that of fit; other columns are 0 or left out."""
         given = {j: self._typed(j, values) for j, values in zip(positions, columns, strict=True)}
         if self.named:
             return pd.DataFrame({self.names[j]: values for j, values in given.items()})
@@ -235,7 +235,7 @@ class Columns:
 
 
 def widened(axis: Axis, reach: float) -> Axis:
-    """Return an axis of pieces that goes on to each side, of dates as far as pandas holds them."""
+    """Return an axis of pieces that goes on to every side, of dates as far as pandas holds them."""
     low, high = axis.low - reach, axis.high + reach
     if axis.unit:
         low, high = max(low, min(axis.low, -MOST_DAYS)), min(high, max(axis.high, MOST_DAYS))
@@ -245,7 +245,7 @@ def widened(axis: Axis, reach: float) -> Axis:
 
 
 def _ordered(values: Array) -> Array:
-    """Return an unsigned integer for each float, in the same order."""
+    """Return an unsigned integer for every float, in the same order."""
     bits = np.asarray(values, dtype=np.float64).view(np.uint64)
     return np.where(bits & SIGN, ~bits, bits | SIGN)
 
@@ -256,7 +256,7 @@ def _from_ordered(integers: Array) -> Array:
 
 
 def _range_of(function: object, n_columns: int) -> Array:
-    """Return points of a function of a factored model, (r, d): of a series, a third of its reach to each side."""
+    """Return points of a function of a factored model, (r, d): of a series, a third of the reach to every side."""
     if isinstance(function, LandmarkFunction):
         return np.asarray(function.landmarks)
     if isinstance(function, FourierSeries):

@@ -1,12 +1,11 @@
 r"""Functions of one or two columns as polynomials on cells.
 
 Along a column of numbers they are interpolated by cubic polynomials on pieces of equal length, exact at the thirds of
-every piece, so that a function with four derivatives is missed by :math:`O(h^4)`; along bins and categories exactly.
-Where many pieces of equal length are not enough, for kinks and for kernels that are narrow beside the range, pieces are
-divided where the function is missed, at points of kernels first.
-Beyond the pieces a function is a polynomial of the degree that its kernels have there, which is zero for those that
-vanish or become constant: coefficients of higher order are exactly zero and not rounding errors, which a sentinel
-value such as 1e12 would multiply.
+every piece, so a function with four derivatives is missed by :math:`O(h^4)`; along bins and categories exactly. Where
+many pieces of equal length are not enough, for kinks and for kernels that are narrow beside the range, pieces are
+divided where the function is missed, at points of kernels first. Beyond the pieces a function is a polynomial of the
+degree that the kernels have there, which is zero for those that vanish or become constant: coefficients of higher order
+are exactly zero and not rounding errors, which a sentinel value like 1e12 would multiply.
 """
 
 from collections.abc import Callable, Sequence
@@ -108,7 +107,7 @@ def _on_unequal(
     known: list[float],
     tol: float,
 ) -> Term | None:
-    """Return a term on pieces that are short where its function bends, or None if they would be too many."""
+    """Return a term on pieces that are short where the function bends, or None if they would be too many."""
     axis, others = axes[a], int(np.prod([axis.n_cells for place, axis in enumerate(axes) if place != a]))
     points = np.unique(np.array(known, dtype=np.float64))
     points = points[(points > axis.low) & (points < axis.high)]
@@ -127,11 +126,11 @@ def _on_unequal(
 def _divided(axes: list[Axis], a: int, function: Function, points: Array, tol: float, most: int) -> Array | None:
     """Return edges of pieces on which cubic polynomials miss a function by ``tol`` at most, None if they pass ``most``.
 
-    A piece is divided at the middle one of the points inside, at its middle if there is none.
+    A piece is divided at the middle one of the points inside, at the middle if there is none.
     """
 
     def values_at(nodes: Array) -> Array:
-        """Return the function at nodes (m, q) of the axis and in all cells of the others, (m, q, values)."""
+        """Return the function at nodes (m, q) of the axis and in all cells of the rest, (m, q, values)."""
         inside = [nodes.tolist() if at == a else nodes_of(axis, np.zeros(1)) for at, axis in enumerate(axes)]
         return np.moveaxis(_on(inside, function), (2 * a, 2 * a + 1), (0, 1)).reshape(*nodes.shape, -1)
 
@@ -169,7 +168,7 @@ def _largest(differences: Array, axis: int | tuple[int, ...]) -> Array:
 
 
 def by_column(columns: Columns, m: int) -> list[Term]:
-    """Return a kernel that is a sum over its columns as one term a column; the first has the constant."""
+    """Return a kernel that is a sum over the columns as a term per column; the first has the constant."""
     key = columns.key(m)
     axes = [columns.axis([m], place, *each) for place, each in enumerate(zip(*key, strict=True))]
     function = columns.function([m], key[0])
@@ -235,7 +234,7 @@ def _kinks(columns: Columns, axes: Sequence[Axis], members: list[int], most: int
 
 
 def far_from(axis: Axis) -> list[float]:
-    """Return values beyond the pieces of an axis, such as stand for missing ones, or none of a periodic one."""
+    """Return values beyond the pieces of an axis, for example stand for missing ones, or none of a periodic one."""
     if axis.period:
         return []
     reach = axis.high - axis.low
@@ -266,7 +265,7 @@ def _settled(axes: list[Axis], function: Function, tails: Sequence[Tail], tol: f
 
 
 def _tails(columns: Columns, axes: Sequence[Axis], members: list[int], smooth: list[int]) -> list[Tail]:
-    """Return the parts of a function of one column of numbers that go on as polynomials, by their degrees."""
+    """Return the parts of a function of a single column of numbers that go on as polynomials, by their degrees."""
     if len(smooth) != 1 or axes[smooth[0]].period:
         return []
     groups: dict[tuple[int, bool], list[int]] = {}
@@ -334,7 +333,7 @@ def _polynomial(axes: Sequence[Axis], a: int, tail: Tail, side: int) -> Array:
 
 
 def _compared(term: Term, nodes: list[Any], function: Function) -> tuple[Array, Array]:
-    """Return how far a term is from its function at the product of nodes, and the function; 0 where it is NaN."""
+    """Return how far a term is from the function at the product of nodes, and the function; 0 where it is NaN."""
     wanted = _on(nodes, function).reshape(-1, term.coefficients.shape[2])
     columns = crossed([flat(each) for each in nodes])
     rows = {axis.column: values for axis, values in zip(term.axes, columns, strict=True)}
@@ -344,7 +343,7 @@ def _compared(term: Term, nodes: list[Any], function: Function) -> tuple[Array, 
 
 
 def _on(nodes: list[Any], function: Function) -> Array:
-    """Return a function on the product of the nodes of its axes, (cells_1, q_1, ..., cells_d, q_d, K)."""
+    """Return a function on the product of the nodes of the axes, (cells_1, q_1, ..., cells_d, q_d, K)."""
     values = function(crossed([flat(each) for each in nodes]))
     shape = [size for each in nodes for size in (len(each), len(each[0]))]
     return values.reshape(*shape, values.shape[1])

@@ -1,8 +1,8 @@
-r"""Scores of an exported model from plain lists: the text of this module stands in every exported Python file.
+r"""Scores of an exported model from plain lists: the text of the module stands in every exported Python file.
 
 A model is :math:`f_k(x) = b_k + \sum_t \sum_{a, \dots} c^t_{\text{cell}(x), a, \dots, k}\, u_1^a u_2^{a'} \cdots +
 \sum_s \sum_i c^s_{ik} k_s(x, z_i)`: terms of few columns, which are polynomials on cells, and kernels of several
-columns, which have points. A row falls into one cell of each axis of a term; ``u`` is where it is in that cell.
+columns, which have points. A row falls into a single cell of every axis of a term; ``u`` is where it is in that cell.
 """
 
 import re
@@ -50,13 +50,13 @@ def as_text(level: object) -> str:
 
 
 def as_number(text: str) -> str:
-    """Return the text of the number that a text is: "1" for "1.0"; other texts as they are."""
+    """Return the text of the number that a text is: "1" for "1.0"; other texts unchanged."""
     plain = re.fullmatch(r"[+-]?(0|[1-9]\d*)(\.\d+)?", text)
     return text if plain is None else as_text(float(text) if plain[2] else int(text))
 
 
 def texts_of(levels: Sequence) -> dict:
-    """Return the position of every level by its text, then by what else stands for it: 1.0, 0 or 1 of a boolean."""
+    """Return the position of every level by the text, then by what else stands for it: 1.0, 0 or 1 of a boolean."""
     places = {as_text(level): place for place, level in reversed(list(enumerate(levels)))}
     for place, level in enumerate(levels):
         places.setdefault(str(int(level)) if isinstance(level, bool) else as_number(as_text(level)), place)
@@ -201,7 +201,7 @@ def scores(model: dict, rows: Mapping) -> np.ndarray:
     model : dict
         Terms, kernels and constants.
     rows : mapping of str to array-like of shape (n,)
-        Columns by name, such as a DataFrame: numbers, texts, dates, and NaN or None for what is missing.
+        Columns by name, for example a DataFrame: numbers, texts, dates, and NaN or None for what is missing.
     """
     first = (model["columns"] or list(rows))[0]
     total = np.zeros((len(rows[first]), len(model["intercept"]))) + model["intercept"]

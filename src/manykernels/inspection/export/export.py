@@ -1,4 +1,4 @@
-"""The door: a fitted model to a file that other programs run, by the ending of its name."""
+"""The door: a fitted model to a file that other programs run, by the ending of the name."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,13 +38,13 @@ class Export:
     max_error : float
         Largest difference between a score of the file and of the model, within ``ranges`` and for missing values and
         categories that training rows did not have. It is the larger of two measurements: the sum over curves of the
-        largest difference at seven places of each piece, and the largest difference between ``predict`` and the
-        written file on some hundred rows; each plus a tenth. Of a card each line says its own too.
+        largest difference at seven places of every piece, and the largest difference between ``predict`` and the
+        written file on some hundred rows; each plus a tenth. Of a card every line says its own too.
     max_error_beyond : float
-        The same on rows in which one column is far beyond its range, up to 1e12 times, or holds a number that stands
-        for a missing one (-999, 9999). Differences below 1e-9 of the score are left out.
+        The same on rows in which a single column is far beyond the range, up to 1e12 times, or holds a number that
+        stands for a missing one (-999, 9999). Differences below 1e-9 of the score are left out.
     ranges : dict of str to (float, float)
-        Ranges of the columns that curves read. Beyond, a curve goes on as the polynomials of its kernels do, and else
+        Ranges of the columns that curves read. Beyond, a curve goes on as the polynomials of the kernels do, and else
         stays where it is.
     columns : tuple of str
         Columns that the file reads.
@@ -52,8 +52,8 @@ class Export:
         Program that ran the written file: onnxruntime, sqlite3, duckdb or Python; or why the same program was run by
         NumPy instead.
     names : dict of str to str
-        Of ONNX: the input of every column, which is its name where a graph can hold that; empty for one input ``X``.
-        Of SQL: the columns that the statement adds, by their usual names.
+        Of ONNX: the input of every column, which is the name where a graph can hold that; empty for one input ``X``. Of
+        SQL: the columns that the statement adds, by their usual names.
     """
 
     path: Path
@@ -68,9 +68,9 @@ class Export:
 def export_model(
     model: BaseEstimator, path: str | Path, *, X: TableLike | None = None, tol: float = 1e-6, table: str = "data"
 ) -> Export:
-    r"""Write a fitted model as a program that runs without this library.
+    r"""Write a fitted model as a program that runs without the library.
 
-    The functions of the kernels of each column, :math:`g_j(x) = \sum_m f_m(x)`, become cubic polynomials on pieces of
+    The functions of the kernels of every column, :math:`g_j(x) = \sum_m f_m(x)`, become cubic polynomials on pieces of
     equal length, as many as ``tol`` takes; functions of bins and categories become tables, exactly; those of two
     columns become polynomials on a grid, or keep the points of their kernels, as all kernels of more columns do:
     support samples, or landmarks.
@@ -78,14 +78,14 @@ def export_model(
     Parameters
     ----------
     model : fitted estimator
-        Whose kernels act on columns: no precomputed kernels, pairs or sparse rows. Of a pipeline, its last step.
+        Whose kernels act on columns: no precomputed kernels, pairs or sparse rows. Of a pipeline, the last step.
     path : str or Path
         What is written is in the ending: ``.onnx`` (a graph of double precision; needs the extra ``onnx``), ``.sql`` (a
         statement that SQLite and DuckDB run), ``.py`` (a module that needs NumPy alone), ``.csv`` (a card: points for
         ranges and categories). An older file is replaced once the new one is whole.
     X : DataFrame or array-like of shape (n_samples, n_features), default=None
         Rows whose range curves shall cover too, and on which the file is compared with the model; None: that of the
-        points the model keeps, and as much to each side.
+        points the model keeps, and as much to every side.
     tol : float, default=1e-6
         By how much curves may be missed together, as a share of what scores vary by. A card takes 1e-3 if that is more.
     table : str, default="data"

@@ -27,9 +27,9 @@ ADDITIVE = ("linear", "overlap")  # kernels of several columns that are sums ove
 def program_of(
     model: BaseEstimator, *, rows: TableLike | None = None, tol: float = 1e-6, with_points: bool
 ) -> tuple[Program, Columns]:
-    """Return a fitted model, whose kernels act on columns, as a program, and its columns.
+    """Return a fitted model, whose kernels act on columns, as a program, and the columns.
 
-    ``rows`` say which numbers occur; None takes the points that the model keeps. ``tol`` is by how much of what its
+    ``rows`` say which numbers occur; None takes the points that the model keeps. ``tol`` is by how much of what the
     scores vary terms may be missed together, and kernels of several columns may keep their points ``with_points``.
     """
     expansion = getattr(model, "_expansion", None)

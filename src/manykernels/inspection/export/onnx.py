@@ -1,4 +1,4 @@
-"""Programs as ONNX graphs of double precision, which onnxruntime and others run without this library."""
+"""Programs as ONNX graphs of double precision, which onnxruntime and others run without the library."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ RESERVED = re.compile(r"(scores|prediction|probabilities|X|(value|constant|order
 
 
 class Graph:
-    """Nodes and constants under construction, each with a name of its own."""
+    """Nodes and constants under construction, each with a separate name."""
 
     def __init__(self, helper: ModuleType, numpy_helper: ModuleType) -> None:
         self.helper, self.numpy_helper = helper, numpy_helper
@@ -42,7 +42,7 @@ class Graph:
         return name
 
     def __call__(self, operation: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """Add a node and return the name of its output."""
+        """Add a node and return the name of the output."""
         name = f"value_{len(self.nodes)}"
         self.nodes.append(self.helper.make_node(operation, list(inputs), [name], domain=domain, **attributes))
         return name
@@ -59,10 +59,10 @@ class Graph:
 def as_onnx(program: Program, about: Sequence[str]) -> bytes:
     """Return a program as an ONNX model.
 
-    A model of a table takes one input a column, (n, 1): doubles, or texts where the column holds categories (the empty
+    A model of a table takes an input per column, (n, 1): doubles, or texts where the column holds categories (the empty
     text is a missing value), called as `input_names` says. A model of an array, or of a table without names and texts,
-    takes ``X``, (n, p) doubles. NaN is a missing number. It returns ``scores`` (n, K), and ``prediction`` (n,) or
-    (n, K), of classifiers with probabilities also ``probabilities``.
+    takes ``X``, (n, p) doubles. NaN is a missing number. It returns ``scores`` (n, K), and ``prediction`` (n,) or (n,
+    K), of classifiers with probabilities also ``probabilities``.
     """
     onnx = optional_module("onnx", "Exporting to ONNX needs onnx.", "onnx")
     helper, kinds, g = onnx.helper, onnx.TensorProto, Graph(onnx.helper, onnx.numpy_helper)
@@ -102,7 +102,7 @@ def as_onnx(program: Program, about: Sequence[str]) -> bytes:
 
 
 def _inputs(g: Graph, program: Program, helper: ModuleType, kinds: Any) -> tuple[list[Any], dict[str, str]]:
-    """Return the inputs of the graph, and by which values its nodes know the columns, (n, 1) each."""
+    """Return the inputs of the graph, and by which values the nodes know the columns, (n, 1) each."""
     if takes_array(program):
         info = helper.make_tensor_value_info("X", kinds.DOUBLE, [None, len(program.features)])
         places = zip(program.columns, program.positions, strict=True)
@@ -117,12 +117,12 @@ def _inputs(g: Graph, program: Program, helper: ModuleType, kinds: Any) -> tuple
 
 
 def takes_array(program: Program) -> bool:
-    """Return whether the graph takes all columns as one array."""
+    """Return whether the graph takes all columns as a single array."""
     return not (program.named or _texts(program))
 
 
 def input_names(program: Program) -> dict[str, str]:
-    """Return the input of every column: its name, or its place as ``x3`` where a graph cannot hold that name.
+    """Return the input of every column: the name, or the place as ``x3`` where a graph cannot hold that name.
 
     Such are empty names, those of outputs and of nodes, and those with control characters.
     """
@@ -143,7 +143,7 @@ def _texts(program: Program) -> set[str]:
 
 
 def _is_curve(term: Term) -> bool:
-    """Return whether a term is a function of one column of numbers that does not repeat itself."""
+    """Return whether a term is a function of a single column of numbers that does not repeat itself."""
     axis = term.axes[0]
     return len(term.axes) == 1 and axis.kind == "pieces" and not (axis.period or axis.edges)
 
@@ -212,7 +212,7 @@ def _between(g: Graph, x: str, edges: Array) -> tuple[str, str]:
 
 
 def _cell(g: Graph, axis: Axis, x: str) -> tuple[str, str | None]:
-    """Return the cell of one column, (n, 1) int64, and where a row is in it, of pieces."""
+    """Return the cell of a single column, (n, 1) int64, and where a row is in it, of pieces."""
     if axis.kind == "pieces":
         return _between(g, x, np.array(axis.edges)) if axis.edges else _pieces(g, x, [axis])
     n = axis.n_cells
@@ -321,7 +321,7 @@ def _gaussian(g: Graph, x: str, points: Array) -> str:
 
 
 def _by_columns(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
-    """Return a kernel of differences in each column, (n, r): Laplacian, Matern, periodic, overlap or ordinal."""
+    """Return a kernel of differences in every column, (n, r): Laplacian, Matern, periodic, overlap or ordinal."""
     name, parts = kernel["kernel"], []
     for j, column in enumerate(points.T):
         own = g("Gather", x, g.constant([j], np.int64), axis=1)

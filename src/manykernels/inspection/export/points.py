@@ -22,7 +22,7 @@ EXPORTED = "Gaussian, Matern, Laplacian, periodic, linear, polynomial, overlap, 
 
 
 def kernel_term(columns: Columns, m: int) -> KernelTerm:
-    """Return a kernel of several columns with its points, compared with what the model computes."""
+    """Return a kernel of several columns with the points, compared with what the model computes."""
     spec, positions = columns.table.specs[m], columns.table.positions[m]
     encodings = [columns.encodings[column] for column in positions]
     numeric = [encoding.read_as == "number" for encoding in encodings]
@@ -57,7 +57,7 @@ def kernel_term(columns: Columns, m: int) -> KernelTerm:
 
 
 def check_size(columns: Columns, members: Sequence[int]) -> None:
-    """Raise if the points of these kernels would make too large a file."""
+    """Raise if the points of the kernels would make too large a file."""
     sizes = {m: columns.points(m).size for m in members}
     total = sum(sizes.values())
     if total > MOST_NUMBERS:
@@ -71,7 +71,7 @@ def check_size(columns: Columns, members: Sequence[int]) -> None:
 
 
 def probes(columns: Columns, m: int, points: Array, n: int = PROBES) -> list[Any]:
-    """Return rows near the points of a kernel, as columns of values as they were given."""
+    """Return rows near the points of a kernel, as columns of values as given."""
     rng = np.random.default_rng(0)
     chosen = points[rng.integers(len(points), size=n)] if len(points) else np.zeros((n, points.shape[1]))
     for values, own in zip(chosen.T, points.T, strict=True):  # points of categories may have a level of one column only

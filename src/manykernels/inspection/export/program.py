@@ -42,7 +42,7 @@ class Axis:
 
     @property
     def degree(self) -> int:
-        """Number of coefficients along this axis."""
+        """Number of coefficients along the axis."""
         return SMOOTH if self.kind == "pieces" else 1
 
     def plain(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A function of one or few columns: polynomials on the cells of its axes."""
+    """A function of one or few columns: polynomials on the cells of the axes."""
 
     axes: tuple[Axis, ...]
     coefficients: Array  # (cells, monomials, K) float64: NaN where a row must not have that cell
@@ -152,7 +152,7 @@ class Program:
 
 
 def nodes_of(axis: Axis, inside: Array) -> list[list[Any]]:
-    """Return values in every cell of an axis: of pieces at these places, of others one a cell."""
+    """Return values in every cell of an axis: of pieces at the places, of others one a cell."""
     if axis.kind == "boolean":
         return [[0.0], [1.0], [np.nan]]
     if axis.kind == "steps":
@@ -182,7 +182,7 @@ def score_names(program: Program) -> list[str]:
 
 
 def written_forms(levels: Sequence[Any]) -> dict[str, int]:
-    """Return the position of every category by the texts that stand for it, such as "1" and "1.0" of a number."""
+    """Return the position of every category by the texts that stand for it, for example "1" and "1.0" of a number."""
     forms = texts_of(levels)
     for text, place in list(forms.items()):
         if re.fullmatch(r"-?\d+", text):

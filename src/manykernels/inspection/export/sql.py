@@ -1,7 +1,7 @@
 """Programs as one SQL statement, which SQLite and DuckDB run.
 
 Names of columns and tables, levels and classes come from tables of others: they stand in the statement as quoted
-identifiers and literals only, and in its comments with every control character escaped.
+identifiers and literals only, and in the comments with every control character escaped.
 """
 
 import re
@@ -22,7 +22,7 @@ TRUE = "'1', '1.0', 'true', 't'"  # as databases write it
 
 
 def as_sql(program: Program, about: Sequence[str], table: str) -> str:
-    """Return a statement that selects the columns of a table, the scores of its rows and what they predict.
+    """Return a statement that selects the columns of a table, the scores of the rows and what they predict.
 
     It reads as SQLite and DuckDB do, and uses ``exp`` only for probabilities and logarithmic links. The table has the
     columns by the names that the model knows; the program has no kernels of many columns. Scores are computed where no
@@ -65,7 +65,7 @@ def as_sql(program: Program, about: Sequence[str], table: str) -> str:
 
 
 def _check_names(program: Program, table: str) -> None:
-    """Raise if a name cannot stand in a statement, or not for one column alone."""
+    """Raise if a name cannot stand in a statement, or not for a single column alone."""
     if not table or UNWRITABLE.search(table):
         raise IncompatibleError(f"The table of an SQL statement cannot be called {table!r}; choose another name.")
     texts = [level for term in program.terms for axis in term.axes for level in axis.levels]
@@ -90,8 +90,8 @@ def _check_names(program: Program, table: str) -> None:
 def output_names(program: Program) -> dict[str, str]:
     """Return the names of the columns that a statement adds, scores first, by their usual names.
 
-    No name is that of a column which the model knows, nor one of these twice, in upper or lower case: a model that
-    knows a column ``score`` gets ``model_score``.
+    No name is that of a column which the model knows, nor one of the twice, in upper or lower case: a model that knows
+    a column ``score`` gets ``model_score``.
     """
     wanted = [*score_names(program)]
     if program.classes is not None:
@@ -160,8 +160,8 @@ def _table_of(name: str, term: Term) -> str:
 def _days_of(name: str, column: str, table: str) -> str:
     """Return common tables that give the days since 1970-01-01 of every date of a column.
 
-    A date is text for SQLite, which would take its year for a number of days, and a type for DuckDB, which has no order
-    with numbers; cast to text both read 2024-01-31 12:30:00. Years begin in March, so that the day that some have comes
+    A date is text for SQLite, which would take the year for a number of days, and a type for DuckDB, which has no order
+    with numbers; cast to text both read 2024-01-31 12:30:00. Years begin in March, so the day that some have comes
     last.
     """
     part, is_date = "CAST('0' || substr(written, {}, {}) AS INTEGER)", "substr(written, 5, 1) || substr(written, 8, 1)"
@@ -183,7 +183,7 @@ def _days_of(name: str, column: str, table: str) -> str:
 
 
 def _lengths(axis: Axis) -> Array:
-    """Return the lengths of the cells of an axis, in its unit: those between edges are given, others are one."""
+    """Return the lengths of the cells of an axis, in the unit: those between edges are given, others are one."""
     if axis.kind != "pieces" or not axis.edges:
         return np.ones(axis.n_cells)
     outer = (axis.high - axis.low) / axis.n_pieces

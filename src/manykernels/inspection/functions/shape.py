@@ -1,4 +1,4 @@
-"""Shape functions: what an additive model adds for each value of a column, beside how many rows have such values.
+"""Shape functions: what an additive model adds for every value of a column, beside how many rows have such values.
 
 How sure they are, the shade beside them says: a posterior at the learned weights, or refits to rows drawn anew.
 
@@ -49,7 +49,7 @@ Spread = Callable[[Any, Sequence[str], Array], Array]
 def bootstrap_refits(
     estimator: BaseEstimator, X: TableLike, y: ArrayLike, *, n_refits: int = 30, random_state: RandomSource = None
 ) -> list[Any]:
-    r"""Return refits of an estimator to rows that are drawn anew with replacement: a bootstrap of its functions.
+    r"""Return refits of an estimator to rows drawn anew with replacement: a bootstrap of the functions.
 
     The standard deviation of a function :math:`g` at a value is that over the refits,
     :math:`\big(\tfrac{1}{B - 1} \sum_b (g_b - \bar g)^2\big)^{1/2}`, which displays take as ``bands``. It holds for any
@@ -59,7 +59,7 @@ def bootstrap_refits(
     ----------
     estimator : fitted estimator, or a Pipeline that ends in one
         It is not changed. Of a pipeline the last step is fitted again, on what the fitted steps before it say. A search
-        searches again in every refit: give its plain twin with the strength that was found, where that takes too long.
+        searches again in every refit: give the plain twin with the strength found, where that takes too long.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
         Training samples.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
@@ -67,7 +67,7 @@ def bootstrap_refits(
     n_refits : int, default=30
         Fits; at least 2. The error of a standard deviation is about ``1 / sqrt(2 * n_refits)`` of it.
     random_state : int, RandomState instance or None, default=None
-        Of the rows that are drawn, from each class as many as it has.
+        Of the rows drawn, from every class as many as it has.
 
     Returns
     -------
@@ -80,14 +80,14 @@ def bootstrap_refits(
 
     See Also
     --------
-    ShapeDisplay, SurfaceDisplay : Draw curves and surfaces with these bands.
+    ShapeDisplay, SurfaceDisplay : Draw curves and surfaces with the bands.
 
     Notes
     -----
-    A row counts as often as it is drawn, as a sample weight. Each refit learns widths, standardization and weights of
-    its kernels anew, so that bands know of the selection, which a posterior at the learned weights takes for granted.
-    They are around what the penalty leaves of the truth: a curve that is shrunk is shrunk in all refits, and its bands
-    are too narrow by that.
+    A row counts as often as it is drawn, as a sample weight. Every refit learns widths, standardization and weights of
+    the kernels anew, so bands know of the selection, which a posterior at the learned weights takes for granted. They
+    are around what the penalty leaves of the truth: a curve that is shrunk is shrunk in all refits, and the bands are
+    too narrow by that.
 
     References
     ----------
@@ -169,9 +169,9 @@ SHARE_FOR_DENSITY = 0.18  # of the height of the axes
 class ShapeDisplay(draw.Display):
     r"""One curve a column: :math:`g_j(x) = \sum_{m:\, \text{kernel } m \text{ acts on } j \text{ alone}} f_m(x)`.
 
-    With kernels on single columns the model is additive, and these curves are all of it: the score of a row is the sum
-    of its values on them and a constant. Kernels of several columns have no part in them; ``left_out`` names those that
-    are in the model. Make it with :meth:`from_estimator`.
+    With kernels on single columns the model is additive, and the curves are all of it: the score of a row is the sum of
+    the values on them and a constant. Kernels of several columns have no part in them; ``left_out`` names those in the
+    model. Make it with :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -221,21 +221,21 @@ class ShapeDisplay(draw.Display):
         estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline that ends in one
             Fitted on columns, not on precomputed kernels.
         X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, such as those of training: they say which values occur. Of a pipeline the curves are those of the
-            columns that its last step gets.
+            Rows, for example those of training: they say which values occur. Of a pipeline the curves are those of the
+            columns that the last step gets.
         columns : sequence of str or None, default=None
             Columns to show; None takes those whose function varies most.
         top : int, default=6
             Most columns to show if ``columns`` is None.
         n_points : int, default=100
-            Values of each numeric column.
+            Values of every numeric column.
         target : label, int or None, default=None
             The class or output, needed where there are several.
         bands : bool or list of fitted estimators, default=False
             Whether to measure the uncertainty of the curves, by the posterior of a Gaussian process at the learned
             weights (Laplace's approximation for the losses "logistic" and "poisson"). It is plug-in: bands are drawn as
-            if these weights had been known. For other losses, and for bands that know
-            of the selection, the models that :func:`manykernels.inspection.bootstrap_refits` gives.
+            if the weights had been known. For other losses, and for bands that know of the selection, the models that
+            :func:`manykernels.inspection.bootstrap_refits` gives.
 
         Raises
         ------
@@ -276,7 +276,7 @@ class ShapeDisplay(draw.Display):
         )
 
     def plot(self, figure: Figure | None = None, *, n_columns: int = COLUMNS_OF_AXES, **line_style: object) -> Self:  # type: ignore[override]  # several axes
-        """Draw one curve a column, all on the same scale, above the density of the rows; as many as there is room for.
+        """Draw a curve per column, all on the same scale, above the density of the rows; as many as there is room for.
 
         Parameters
         ----------
@@ -351,7 +351,7 @@ def effects_at(
     target: Hashable,
     mean: Array,
 ) -> tuple[Array, Any]:
-    """Return what some kernels add at values of their columns, less its mean, and the rows that have these values."""
+    """Return what some kernels add at values of their columns, less the mean, and the rows that have the values."""
     # The other columns do not matter: of the parts of these rows only those of these kernels are taken.
     probe = rows.iloc[np.zeros(len(mean), dtype=int)].reset_index(drop=True)
     for name, values in points.items():
@@ -394,7 +394,7 @@ def _spread(shape: pd.DataFrame) -> float:
 
 
 def short_dates(axis: Axis) -> None:
-    """Write few dates along an axis, each no longer than it must be."""
+    """Write few dates along an axis, every no longer than it must be."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     places = AutoDateLocator(minticks=2, maxticks=4)
@@ -403,7 +403,7 @@ def short_dates(axis: Axis) -> None:
 
 
 def _draw(ax: Axes, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) -> None:
-    """Draw one function and, at the foot of its axes, the density of the rows."""
+    """Draw a single function and, at the foot of the axes, the density of the rows."""
     shape = shape.assign(x=shape["x"].infer_objects())  # columns of several kinds share one table
     ink = draw.ink_of(ax)
     numeric, dates = _continuous(shape["x"]), is_datetime64_any_dtype(shape["x"].dtype)
@@ -440,9 +440,9 @@ NO_WORDS = pd.DataFrame({"word": [], "effect": [], "share": []})
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SequenceDisplay(draw.Display):
-    r"""What a column of sequences adds to the score, by the words in it and by the places of its letters.
+    r"""What a column of sequences adds to the score, by the words in it and by the places of the letters.
 
-    The effect of a word is what the kernels of the column add for a sequence that shows nothing but this word. The
+    The effect of a word is what the kernels of the column add for a sequence that shows nothing but the word. The
     effect of a place is the root of the mean square of how much the score changes when another letter stands there,
     over some sequences and all other letters (mutagenesis in silico). Make it with :meth:`from_estimator`; ``plot``
     takes ``kind``, "words" or "places".
@@ -503,7 +503,7 @@ class SequenceDisplay(draw.Display):
         ----------
         estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline that ends in one
         X : DataFrame
-            Rows, such as those of training.
+            Rows, for example those of training.
         column : str, optional
             The column of sequences; None takes the only one that kernels of k-mers read.
         length : int, optional

@@ -36,7 +36,7 @@ class SurfaceDisplay(draw.Display):
     Parameters
     ----------
     surface : DataFrame
-        ``x``, ``z``, ``effect`` (of mean zero over the values shown); one row a pair of values; with bands ``std``.
+        ``x``, ``z``, ``effect`` (of mean zero over the values shown); a row per pair of values; with bands ``std``.
     names : tuple of str
         Of the two columns.
     effect : str
@@ -77,14 +77,14 @@ class SurfaceDisplay(draw.Display):
         ----------
         estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline that ends in one
         X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, such as those of training: they say which values occur.
+            Rows, for example those of training: they say which values occur.
         columns : pair of str or int, optional
             Names or positions. None takes the pair whose kernels have the largest norms.
         at : dict of str or int to value, optional
             Other columns and the value that each is held at: the kernels on the pair and on some or all of these are
             shown, which of three columns is a slice. Without ``columns``, the pair is one that is multiplied by these.
         n_points : int, default=40
-            Values of each numeric column.
+            Values of every numeric column.
         target : label, int or None, default=None
             The class or output, needed where there are several.
         bands : bool or list of fitted estimators, default=False

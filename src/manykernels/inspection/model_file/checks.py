@@ -1,4 +1,4 @@
-"""Whether parts that were read from a model file fit together; nothing else would notice before a wrong prediction."""
+"""Whether parts read from a model file fit together; nothing else would notice before a wrong prediction."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -43,7 +43,7 @@ ANY = None  # a length that nothing else fixes
 
 
 def wrong_floats(owner: object, **expected: tuple[int | None, ...] | None) -> Iterator[str]:
-    """Yield the attributes that are not finite float64 of the shape expected; None expects None."""
+    """Yield the attributes not finite float64 of the shape expected; None expects None."""
     for name, shape in expected.items():
         value = getattr(owner, name)
         if not (value is None if shape is None else is_float(value, shape)):
@@ -103,7 +103,7 @@ def check_parts(value: object) -> None:
 
 
 def check_types(value: object) -> None:
-    """Raise ``ValueError`` naming the parts of an object that are not of the type that its class declares."""
+    """Raise ``ValueError`` naming the parts of an object not of the type that the class declares."""
     try:
         hints = get_type_hints(type(value), localns={"Array": Array})
     except NameError:  # a type that is imported for checking only; constructors check these
@@ -194,7 +194,7 @@ def _product_kernels(kernels: ProductKernels) -> Iterator[str]:
 
 
 def _wrong_rows(bank: FittedBank, rows: PreparedRows[Any]) -> Iterator[str]:
-    """Yield the parts of prepared rows that are not what the bank would have prepared."""
+    """Yield the parts of prepared rows not what the bank would have prepared."""
     if not isinstance(rows, PreparedRows):
         yield "support"
         return
@@ -211,7 +211,7 @@ def _wrong_rows(bank: FittedBank, rows: PreparedRows[Any]) -> Iterator[str]:
 
 
 def _wrong_points(kernels: TableKernels, points: TablePoints) -> Iterator[str]:
-    """Yield the parts of points that are not those of the groups of kernels."""
+    """Yield the parts of points not those of the groups of kernels."""
     widths = [len(group.positions) if group.features is None else group.features.n_places for group in kernels.groups]
     shapes = [(points.n_samples, width) for width in widths]
     if points.keys != tuple(group.key for group in kernels.groups) or len(points.groups) != len(shapes):
@@ -380,7 +380,7 @@ def _model(model: BaseMKL) -> Iterator[str]:
 
 
 def _wrong_importances(model: BaseMKL, expansion: Expansion) -> Iterator[str]:
-    """Yield what is wrong of what rows that were left out lose."""
+    """Yield what is wrong of what rows left out lose."""
     attributes, n_active = model.__dict__, expansion.active.size
     beyond = attributes.get("_beyond_noise")
     sizes = {"columns": len(units_of(expansion.bank, n_active)), "kernel": n_active}

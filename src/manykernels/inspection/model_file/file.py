@@ -1,7 +1,7 @@
-"""The model file: a fitted estimator as arrays and a JSON document in one file that is safe to open.
+"""The model file: a fitted estimator as arrays and a JSON document in a single file that is safe to open.
 
 It is one zip archive of a JSON document and NumPy arrays, read without trusting it. Members are stored, not compressed,
-so that a file never unfolds into more than its own size; array headers are checked against the bytes that follow before
+so a file never unfolds into more than its own size; array headers are checked against the bytes that follow before
 anything is allocated; nothing in the file is ever executed.
 """
 
@@ -53,15 +53,15 @@ KEYS = {"format", "format_version", "library_version", "model", "metadata"}
 
 
 def save_model(estimator: BaseEstimator, path: str | Path, *, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted estimator to one file that anyone can open without running code from it.
+    """Write a fitted estimator to a single file that anyone can open without running code from it.
 
     The file is a zip archive of ``model.json`` and NumPy arrays, without pickle. It holds the parameters, the active
-    kernels with their normalization, the support samples, and the solution with its certificate and history: all
-    that prediction and inspection need. Support samples are rows of the training data, so treat the file like them.
+    kernels with their normalization, the support samples, and the solution with the certificate and history: all that
+    prediction and inspection need. Support samples are rows of the training data, so treat the file like them.
 
     Parameters
     ----------
-    estimator : an estimator of this library, or a Pipeline with one among its steps
+    estimator : an estimator of the library, or a Pipeline with one among the steps
         Fitted. Steps of other libraries are written by skops (the extra ``skops``), which pickles nothing either.
     path : str or Path
         File to write. An existing file is replaced once the new one is complete.
@@ -138,7 +138,7 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
     Returns
     -------
     estimator or Pipeline
-        Fitted, of the class that was saved; it predicts exactly what the saved estimator predicted.
+        Fitted, of the class saved; it predicts exactly what the saved estimator predicted.
 
     Raises
     ------
@@ -211,7 +211,7 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
 
 
 def _open(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return document and arrays of a file of this format and of no newer version."""
+    """Return document and arrays of a file of the format and of no newer version."""
     members = _read_members(_as_path(path))
     try:
         document = json.loads(members.pop(DOCUMENT).decode("utf-8"))
@@ -260,7 +260,7 @@ def _check_used(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
 
 
 def write_archive(path: str | Path, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write a document and arrays to one file; an existing file is replaced only once the new one is complete."""
+    """Write a document and arrays to a single file; an existing file is replaced only once the new one is complete."""
     target = _as_path(path)
     text = json.dumps(document, allow_nan=False, indent=1, ensure_ascii=False)
     try:

@@ -7,8 +7,8 @@ JSON scalars and lists stand for themselves. Everything else is an object with o
     {"pipeline": [[name, step], ...]}   {"skops": name} (a step of another library, as bytes that skops wrote)
     {"PerFeature": {parameter: ...}} (an object of a registered class)
 
-An object is given by the arguments of its constructor, so that every check of the constructor holds for files too; an
-estimator has its fitted attributes beside them. What a class declares of the types of its parts is checked.
+An object is given by the arguments of the constructor, so every check of the constructor holds for files too; an
+estimator has the fitted attributes beside them. What a class declares of the types of the parts is checked.
 """
 
 import inspect
@@ -77,7 +77,7 @@ def foreign_bytes(step: Any, where: str) -> bytes:
 
 
 def foreign_step(data: bytes, trusted: Sequence[str]) -> Any:
-    """Return a step from its bytes, if all of its types are trusted."""
+    """Return a step from the bytes, if all of the types are trusted."""
     io_of_skops = _skops("a step of the pipeline is of another library")
     trusted = [*SAFE, *trusted]
     try:
@@ -146,24 +146,23 @@ Class = TypeVar("Class", bound=type[Any])
 def register_class(own: Class) -> Class:
     """Let model files hold objects of a class of yours: a loss, a regularizer, a solver, an estimator.
 
-    A file says the name of the class and the arguments of its constructor, no code: whoever opens it must have
-    imported the module that registers the class. Kernels are registered by
-    :func:`~manykernels.kernels.register_kernel` instead.
+    A file says the name of the class and the arguments of the constructor, no code: whoever opens it must have imported
+    the module that registers the class. Kernels are registered by :func:`~manykernels.kernels.register_kernel` instead.
 
     Parameters
     ----------
     own : type
-        A dataclass, or a subclass of an estimator of this library.
+        A dataclass, or a subclass of an estimator of the library.
 
     Returns
     -------
     type
-        The class, so that this is a decorator.
+        The class, so this is a decorator.
 
     Raises
     ------
     InvalidInputError
-        If the class is of neither kind, or its name is that of another class.
+        If the class is of neither kind, or the name is that of another class.
 
     Examples
     --------
@@ -205,7 +204,7 @@ def _parameters(cls: type[Any]) -> tuple[str, ...]:
 
 
 class Encoder:
-    """Turns values into nodes and collects the arrays that these refer to; one that occurs twice is kept once."""
+    """Turns values into nodes and collects the arrays that the refer to; one that occurs twice is kept once."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, Array] = {}
@@ -323,7 +322,7 @@ class Decoder:
         }
 
     def decode(self, node: Any) -> Any:
-        """Return the value of a node; ``ValueError`` and its kin say that it has none."""
+        """Return the value of a node; ``ValueError`` and the kin say that it has none."""
         if isinstance(node, list):
             return [self.decode(item) for item in node]
         if not isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""The report as one file: everything computed, put into a template that escapes every text.
+"""The report as a single file: everything computed, put into a template that escapes every text.
 
 First what a report tells, as plain values: the question, the data, the selection, and how to do it again.
 """
@@ -187,7 +187,7 @@ def view_bars(model: BaseEstimator) -> Bars:
 
 
 def importance_bars(evaluation: Evaluation) -> Bars | None:
-    """Return what predictions of unseen rows lose without each view or column, if that is known."""
+    """Return what predictions of unseen rows lose without every view or column, if known."""
     table = evaluation.importance
     if table is None or table.empty:
         return None
@@ -281,7 +281,7 @@ def _splits_by_groups(model: BaseEstimator) -> bool:
 
 
 def _option(name: str, value: object) -> str:
-    """Return a number or None as it is, and the name of anything else: whoever made the report has it."""
+    """Return a number or None unchanged, and the name of anything else: whoever made the report has it."""
     return repr(value) if value is None or isinstance(value, (bool, int, float, str)) else name
 
 
@@ -293,7 +293,7 @@ class NotAProgramError(ValueError):
 
 
 def program_of(value: object) -> tuple[list[str], str]:
-    """Return lines that import names, and an expression of these names that makes an object anew."""
+    """Return lines that import names, and an expression of the names that makes an object anew."""
     names: dict[str, set[str]] = {}
     expression = _expression(value, names)
     lines = [f"from {module} import {', '.join(sorted(used))}" for module, used in sorted(names.items()) if used]
@@ -329,7 +329,7 @@ def _expression(value: object, names: dict[str, set[str]]) -> str:
 
 
 def _call(value: object, names: dict[str, set[str]]) -> str:
-    """Return the call of a constructor with what differs from its defaults."""
+    """Return the call of a constructor with what differs from the defaults."""
     arguments, signature = _arguments(value), inspect.signature(type(value)).parameters
     given = {
         name: one
@@ -352,7 +352,7 @@ def _arguments(value: object) -> dict[str, Any]:
 
 
 def _same(value: object, default: object) -> bool:
-    """Tell whether an argument is the default of its parameter."""
+    """Tell whether an argument is the default of the parameter."""
     if type(value) is not type(default):
         return False
     try:
@@ -374,7 +374,7 @@ def _name(thing: Callable[..., object], names: dict[str, set[str]]) -> str:
 
 
 def _joined(start: str, parts: list[str], end: str) -> str:
-    """Return parts in one line, or in one each."""
+    """Return parts in a single line, or in one each."""
     line = start + ", ".join(parts) + end
     if len(line) <= MOST_IN_LINE and "\n" not in line:
         return line
@@ -404,9 +404,9 @@ def report(
 
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor, MKLSurvival, their CV variants, a search such as GaussianMKL, or a Pipeline
+    model : MKLClassifier, MKLRegressor, MKLSurvival, their CV variants, a search like GaussianMKL, or a Pipeline
         Fitted. Of a pipeline that ends in one of these, all steps are refitted on the folds; kernels are those of the
-        last step, with the names that the steps before it give its columns.
+        last step, with the names that the steps before it give the columns.
     X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
         What the model was fitted on. Rows of another number are taken as held out.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)

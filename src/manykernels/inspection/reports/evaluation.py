@@ -58,7 +58,7 @@ RIDGE: dict[str, Any] = {"penalty": "ridge", "alphas": STRENGTHS, "cv": INNER_FO
 
 @dataclass(frozen=True)
 class Rival:
-    """A simpler model: its score, and how much the model is better."""
+    """A simpler model: the score, and how much the model is better."""
 
     name: str
     score: Score
@@ -195,7 +195,7 @@ class Shuffled:
             self.drops.append({})
 
     def add_parts(self, model: BaseEstimator, X: TableLike, y: Array) -> None:
-        """Shuffle within parts of the rows, so that drops have a spread."""
+        """Shuffle within parts of the rows, so drops have a spread."""
         order = self.random.permutation(len(y))
         for part in np.array_split(order, max(1, min(5, len(y) // 20))):
             self.add(model, _safe_indexing(X, part), y[part])
@@ -376,7 +376,7 @@ class Categories(TransformerMixin, BaseEstimator):
     """Columns as gradient boosting reads them: text as categories, dates as numbers, and rare levels as missing."""
 
     def fit(self, X: TableLike, y: ArrayLike | None = None) -> Categories:
-        """Learn the levels of each category, the most frequent ones."""
+        """Learn the levels of every category, the most frequent ones."""
         table = as_frame(X)
         self.levels_ = {
             name: _level_texts(column).value_counts().index[:MOST_LEVELS].to_list()
@@ -462,7 +462,7 @@ def as_frame(X: TableLike) -> pd.DataFrame:
 
 
 def _bank(kernels: Any) -> Any:
-    """Return the bank with kernels of one size, as a plain sum needs them."""
+    """Return the bank with kernels of a single size, as a plain sum needs them."""
     if kernels is None:
         return KernelBank.auto(normalize="mean_diagonal")
     if isinstance(kernels, KernelBank):
@@ -471,7 +471,7 @@ def _bank(kernels: Any) -> Any:
 
 
 def _machine(task: str, kernel: str, **grid: list[float]) -> Any:
-    """Return scikit-learn's learner with one kernel, tuned."""
+    """Return scikit-learn's learner with a single kernel, tuned."""
     if task == "classification":
         return GridSearchCV(SVC(kernel=kernel), {"C": [1.0, 10.0, 100.0], **grid}, cv=INNER_FOLDS)
     ridge = GridSearchCV(KernelRidge(kernel=kernel), {"alpha": STRENGTHS, **grid}, cv=INNER_FOLDS)

@@ -1,10 +1,10 @@
 """Which rows of a table a model was fitted on: by their values, not by the name of a file.
 
 Rows are compared by a number computed from their features and target. A model file stores the numbers of all rows of
-its table, in file order, and which of them were fitted. Rows with equal features and target have equal scores, so that
-only their number matters, not which of them were fitted: a table that holds all rows of the fit is split exactly as in
-the fit. Where rows repeat, part of that table cannot be told from new rows that are equal by chance. Treating equal
-rows as fitted would leave the misclassified ones, so that such a table is not split.
+the table, in file order, and which of them were fitted. Rows with equal features and target have equal scores, so only
+their number matters, not which of them were fitted: a table that holds all rows of the fit is split exactly as in the
+fit. Where rows repeat, part of that table cannot be told from new rows that are equal by chance. Treating equal rows as
+fitted would leave the misclassified ones, so that such a table is not split.
 """
 
 import base64
@@ -25,14 +25,14 @@ BEYOND = 3.0  # standard errors by which more rows are equal than chance explain
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The rows of a table that a model was fitted on, and the others; a doubt instead of both if that is ambiguous."""
+    """The rows of a table that a model was fitted on, and the rest; a doubt instead of both if that is ambiguous."""
 
     fitted: Array  # (n,) bool
     doubt: str = ""
 
 
 def fingerprints(X: TableLike, y: ArrayLike) -> Array:
-    """Return a number for each row of a table with its target, the same for the same values in any order of columns.
+    """Return a number for every row of a table with the target, the same for the same values in any order of columns.
 
     Numbers, text of numbers, dates and truth values are compared by value, in single precision if they are not whole,
     since files differ in how they write them. One in four thousand million pairs of different rows has equal numbers.
@@ -115,7 +115,7 @@ def _in_order(rows: Array, prints: Array) -> Array | None:
 
 
 def _comparable(column: pd.Series) -> Array:
-    """Return a number for each value, the same for 1, 1.0, "1" and a level 1 of a category."""
+    """Return a number for every value, the same for 1, 1.0, "1" and a level 1 of a category."""
     if is_datetime64_any_dtype(column.dtype):
         values = (column - pd.Timestamp(0, tz=column.dt.tz)).dt.total_seconds().to_numpy(dtype=np.float64)
     elif is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):

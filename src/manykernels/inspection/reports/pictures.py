@@ -1,4 +1,4 @@
-"""Pictures of a report: displays drawn by matplotlib, as SVG that takes its colors from the page, light or dark."""
+"""Pictures of a report: displays drawn by matplotlib, as SVG that takes the colors from the page, light or dark."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class _Scatter:
 
 
 def survival_of_groups(ax: Axes, target: Array, risk: Array, title: str = "") -> None:
-    """Draw how many of the thirds of lowest, middle and highest risk were left at each time (Kaplan and Meier)."""
+    """Draw how many of the thirds of lowest, middle and highest risk were left at every time (Kaplan and Meier)."""
     third = np.zeros(len(target), dtype=int)
     for stratum in np.unique(target["stratum"]):
         inside = target["stratum"] == stratum
@@ -195,7 +195,7 @@ def survival_of_groups(ax: Axes, target: Array, risk: Array, title: str = "") ->
 
 
 def strength_curve(model: BaseEstimator) -> Picture | None:
-    """Return the curve by which the strength was chosen, of the mixture that was chosen."""
+    """Return the curve by which the strength was chosen, of the mixture chosen."""
     try:
         display = CVCurveDisplay.from_estimator(model)
     except InvalidInputError:
@@ -226,8 +226,8 @@ def histogram(values: Array, label: str) -> Picture:
 def functions_of(model: BaseEstimator, X: TableLike, importance: pd.DataFrame | None = None) -> dict[str, Any]:
     """Return curves of columns and surfaces of pairs, and how many are left out: those that predictions need most.
 
-    Where that is not known, those of the largest norms. Nothing of models of several scores, or of kernels that read
-    no columns of a table.
+    Where not known, those of the largest norms. Nothing of models of several scores, or of kernels that read no columns
+    of a table.
     """
     estimator, rows = unwrapped(model, X)
     if known_targets(estimator) or not isinstance(rows, (np.ndarray, pd.DataFrame)):
@@ -267,7 +267,7 @@ def _surfaces(estimator: BaseEstimator, rows: TableLike, pairs: Sequence[tuple[s
 
 
 def _surface(display: SurfaceDisplay, limit: float) -> Picture:
-    """Return what a pair adds, in full color at the limit, and its ends in words."""
+    """Return what a pair adds, in full color at the limit, and the ends in words."""
     frame = display.surface
     first, second = (cut_text(name, LONGEST_NAME) for name in display.names)
     ends: list[Any] = [frame.iloc[int(at)] for at in (frame["effect"].argmin(), frame["effect"].argmax())]

@@ -43,7 +43,7 @@ class MKLReport:
     n_samples, n_features, n_support : int
         Training samples, columns, and samples with a nonzero dual coefficient where those are known.
     n_kept : int
-        Training samples that the model and its file hold: the support of kernels held as matrices; of kernels held as
+        Training samples that the model and the file hold: the support of kernels held as matrices; of kernels held as
         factors those that bands are computed from, at most 1,000, or none.
     n_kernels, n_active : int
         Kernels in all, and with a positive weight (for any class or output).
@@ -210,7 +210,7 @@ class MKLReport:
         return f"{passes}{self.newton_steps} Newton steps, {self.elapsed_s:.2f} s ({self.solver})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as values that JSON knows; a number that is not finite becomes None.
+        """Return everything as values that JSON knows; a number not finite becomes None.
 
         Returns
         -------
@@ -232,7 +232,7 @@ class MKLReport:
         Parameters
         ----------
         **options
-            Passed to :func:`json.dumps`, such as ``indent=2``.
+            Passed to :func:`json.dumps`, for example ``indent=2``.
         """
         return json.dumps(self.to_dict(), allow_nan=False, **options)
 
@@ -276,7 +276,7 @@ def _loss(estimator: BaseEstimator) -> str:
 
 
 def _alpha(estimator: BaseEstimator) -> float | tuple[float, ...]:
-    """Return the strength that was used, or those of several targets."""
+    """Return the strength used, or those of several targets."""
     found = np.asarray(getattr(estimator, "alpha_", estimator.alpha), dtype=np.float64)
     return float(found) if found.ndim == 0 else tuple(found.tolist())
 
@@ -364,7 +364,7 @@ def _gap_words(facts: MKLReport) -> str:
 
 
 def again_words(counts: list[int | None], n_folds: int) -> str:
-    """Return how sure a selection is, from how often its kernels were selected in the refits."""
+    """Return how sure a selection is, from how often the kernels were selected in the refits."""
     known = [count for count in counts if count is not None]
     if not known or not n_folds:
         return ""
@@ -409,7 +409,7 @@ def summary_html(model: BaseEstimator) -> str:
     Parameters
     ----------
     model : MKLClassifier, MKLRegressor, MKLSurvival, their CV variants or a search, or a Pipeline that ends in one
-        One that is not fitted gives its parameters only.
+        One not fitted gives the parameters only.
 
     Returns
     -------

@@ -29,7 +29,7 @@ PROPER = {"log_loss": -1, "rmse": -1, "concordance": 1, "roc_auc": 1}  # the fir
 
 
 def task_of(model: BaseEstimator) -> str:
-    """Return ``"classification"``, ``"regression"`` or ``"survival"``, of a pipeline that of its last step."""
+    """Return ``"classification"``, ``"regression"`` or ``"survival"``, of a pipeline that of the last step."""
     estimator = last_step(model)
     if isinstance(estimator, MKLSurvival):
         return SURVIVAL
@@ -77,7 +77,7 @@ def constant_scores(estimator: BaseEstimator, fitted: ArrayLike, y: ArrayLike) -
 
 
 def no_better(scores: Mapping[str, float | None], constant: Mapping[str, float | None]) -> bool:
-    """Whether the score that is proper of its kind is none better than that of the best constant."""
+    """Whether the score that is proper of the kind is none better than that of the best constant."""
     for name, sign in PROPER.items():
         own, other = scores.get(name), constant.get(name)
         if own is not None and other is not None:
@@ -130,7 +130,7 @@ ROUNDING = 1e-12  # of a sum of squares: what is left of one value drawn again a
 
 @dataclass(frozen=True)
 class Score:
-    """A score and the ends of its interval."""
+    """A score and the ends of the interval."""
 
     name: str
     value: float
@@ -139,7 +139,7 @@ class Score:
 
 
 class Draws:
-    """How often each row is drawn, (n_draws, n_rows): the same for every model, so that differences have intervals."""
+    """How often every row is drawn, (n_draws, n_rows): the same for every model, so differences have intervals."""
 
     def __init__(self, n_rows: int, n_draws: int, seed: int) -> None:
         n_draws = max(min(n_draws, int(MOST_ENTRIES / n_rows)), min(n_draws, FEWEST_DRAWS))
@@ -148,7 +148,7 @@ class Draws:
         self.counts = np.vstack([np.ones(n_rows), drawn]).astype(np.float64)
 
     def score(self, name: str, values: Array) -> Score:
-        """Return the score from its values on the sample and on the draws."""
+        """Return the score from the values on the sample and on the draws."""
         value, rest = float(values[0]), values[1:]
         rest = rest[np.isfinite(rest)]
         if not len(rest):
@@ -158,12 +158,12 @@ class Draws:
 
 
 def accuracies(counts: Array, truth: Array, predicted: Array) -> Array:
-    """Return the share of correct rows of each draw."""
+    """Return the share of correct rows of every draw."""
     return counts @ (truth == predicted) / counts.sum(axis=1)
 
 
 def balanced_accuracies(counts: Array, truth: Array, predicted: Array) -> Array:
-    """Return the mean over the classes of the share of correct rows, of classes that were drawn."""
+    """Return the mean over the classes of the share of correct rows, of classes drawn."""
     correct = truth == predicted
     members = np.array([truth == label for label in np.unique(truth)], dtype=np.float64).T
     sizes = counts @ members
@@ -172,7 +172,7 @@ def balanced_accuracies(counts: Array, truth: Array, predicted: Array) -> Array:
 
 
 def r2_scores(counts: Array, truth: Array, predicted: Array) -> Array:
-    """Return the coefficient of determination, the mean over outputs; NaN where one of them has one value only."""
+    """Return the coefficient of determination, the mean over outputs; NaN where one of them has a single value only."""
     y, errors, total = _columns(truth), _columns(truth) - _columns(predicted), counts.sum(axis=1)[:, None]
     centered = y - y.mean(axis=0)
     squares = counts @ centered**2
@@ -194,7 +194,7 @@ def mean_absolute_errors(counts: Array, truth: Array, predicted: Array) -> Array
 
 
 def areas_under_curve(counts: Array, positive: Array, scores: Array) -> Array:
-    """Return the area under the ROC curve of each of the first draws: pairs in order, and half of those that tie."""
+    """Return the area under the ROC curve of every of the first draws: pairs in order, and half of those that tie."""
     order = np.argsort(scores, kind="stable")
     drawn, starts = counts[: AUC_DRAWS + 1, order], np.flatnonzero(np.diff(scores[order], prepend=np.nan) != 0)
     rising, others = (np.add.reduceat(drawn * side[order], starts, axis=1) for side in (positive, ~positive))

@@ -13,7 +13,7 @@ MOST_OF_A_GRID, MUCH = 0.75, 0.1  # shares of the norms: of an end in its grid, 
 
 
 def ends_of_width_grids(model: Any, X: Any) -> Iterator[tuple[str, str, float]]:
-    """Yield the name of each kernel that is the best at an end of its grid of widths.
+    """Yield the name of every kernel that is the best at an end of the grid of widths.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def ends_of_width_grids(model: Any, X: Any) -> Iterator[tuple[str, str, float]]:
         Of the kernel.
     side : {"narrowest", "widest"}
     share : float
-        Its part of the norms of all kernels of the grid: at least `MOST_OF_A_GRID`.
+        The part of the norms of all kernels of the grid: at least `MOST_OF_A_GRID`.
     """
     bank = with_kernels_of(model, X).kernels
     if not isinstance(bank, KernelBank):

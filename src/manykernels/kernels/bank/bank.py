@@ -64,24 +64,24 @@ class KernelBank(BankConstructors, Bank):
         (:class:`PerFeature`, :class:`PerView`, :class:`Joint`) that become kernels when the columns are known. Columns
         are names, positions, slices, masks or selectors, as in scikit-learn's ColumnTransformer.
     standardize : bool, default=False
-        Subtract the training mean of every column and divide by its training standard deviation first.
+        Subtract the training mean of every column and divide by the training standard deviation first.
     normalize : {"trace", "mean_diagonal", "unit_diagonal", None}, default="mean_diagonal"
-        What is made 1: the trace of the training Gram matrix, its mean diagonal, or every ``k(x, x)``.
+        What is made 1: the trace of the training Gram matrix, the mean diagonal, or every ``k(x, x)``.
     center : bool, default=False
         Subtract the training mean in the feature space of every kernel.
     missing : {"error", "mask", "indicator"}, default="error"
         What a missing value means. "mask": the row and the column of the sample are zero in every kernel of the column
-        that it lacks, so that these kernels say nothing of it; standardization, widths and normalization are those of
-        the samples that have it. "indicator": the same, and a kernel :class:`Missing` for every pattern of gaps.
-        Nothing is imputed. Samples that lack a whole view of :class:`Views` are masked in any case.
+        that it lacks, so the kernels say nothing of it; standardization, widths and normalization are those of the
+        samples that have it. "indicator": the same, and a kernel :class:`Missing` for every pattern of gaps. Nothing is
+        imputed. Samples that lack a whole view of :class:`Views` are masked in any case.
     landmarks_by : {"cholesky", "uniform", "k-means"}, default="cholesky"
         Of kernels held as factors that need landmarks: training rows that a randomly pivoted Cholesky factorization
         draws, all rows alike, or the rows next to centers of k-means. Models are certified for the kernels themselves,
-        whatever the landmarks; these decide how much is left to exact evaluations.
+        whatever the landmarks; the decide how much is left to exact evaluations.
     shape : mapping of column to str, optional
         Curves of single columns that rise, fall, are convex or concave, everywhere: ``{"age": "increasing", "dose":
-        "increasing and concave"}``. Kernels on these columns become :class:`Shaped` ones, and the default bank leaves
-        the columns out of kernels of several columns. Models are then fitted on factors.
+        "increasing and concave"}``. Kernels on the columns become :class:`Shaped` ones, and the default bank leaves the
+        columns out of kernels of several columns. Models are then fitted on factors.
 
     Raises
     ------
@@ -147,7 +147,7 @@ class KernelBank(BankConstructors, Bank):
         X : DataFrame, (n, p) array or nested lists
             Training rows.
         in_their_units : bool, default=False
-            Whether numbers are returned in column order as they are, an array in that order itself, for those who
+            Whether numbers are returned in column order unchanged, an array in that order itself, for those who
             subtract means and divide by scales on reading. No width may wait for the data then.
 
         Returns
@@ -298,7 +298,7 @@ class KernelBank(BankConstructors, Bank):
         Raises
         ------
         InvalidInputError
-            If a column is missing, two kernels get the same name, or a kernel cannot act on its columns.
+            If a column is missing, two kernels get the same name, or a kernel cannot act on the columns.
 
         Examples
         --------
@@ -340,7 +340,7 @@ class KernelBank(BankConstructors, Bank):
         Returns
         -------
         list of tuple of str
-            The kernels of each step: one for every entry of `Spare`.
+            The kernels of every step: one for every entry of `Spare`.
 
         Examples
         --------
@@ -364,7 +364,7 @@ class KernelBank(BankConstructors, Bank):
         return replace(self, kernels=(*entries, *added), missing="mask")
 
     def replace(self, **changes: Any) -> Self:
-        """Return a bank with other entries or options; this one stays as it is.
+        """Return a bank with other entries or options; this one stays unchanged.
 
         Parameters
         ----------
@@ -394,7 +394,7 @@ class KernelBank(BankConstructors, Bank):
 
     @property
     def reads_categories(self) -> bool:
-        """Whether some kernel reads columns of categories, such as text."""
+        """Whether some kernel reads columns of categories, for example text."""
         return any(entry.reads_categories for entry in self.kernels)
 
     def __add__(self, other: object) -> KernelBank:
@@ -457,7 +457,7 @@ def resolve_specs(
 
 
 def _present(values: Any, used: Array, positions: tuple[int, ...]) -> Any:
-    """Return the rows that have all of these columns."""
+    """Return the rows that have all of the columns."""
     chosen = values[:, np.searchsorted(used, positions)]
     if issparse(chosen):
         return SparsePoints.of(compressed(chosen)) if len(positions) > FEW_COLUMNS else chosen.toarray()
@@ -470,7 +470,7 @@ def used_columns(kernels: Sequence[NamedKernel]) -> Array:
 
 
 def _encodings(table: Table, kernels: Sequence[NamedKernel], used: Sequence[int] | Array) -> tuple[Encoding, ...]:
-    """Return how columns become numbers; those that are read as objects alone have none."""
+    """Return how columns become numbers; those read as objects alone have none."""
     if table.holds_numbers:
         return (NUMBERS,) * len(used)
     objects = {positions[0] for _, spec, positions in kernels if spec.family == "features"}

@@ -1,4 +1,4 @@
-"""The table behind the kernels: its columns as numbers, by what they hold, and where they are in a new table."""
+"""The table behind the kernels: the columns as numbers, by what they hold, and where they are in a new table."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BY_COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table: its column names (None for an array) and a way to its columns as float64.
+    """A table: the column names (None for an array) and a way to the columns as float64.
 
     Indexed by rows it is a table again, which nobody needs to read once more.
     """
@@ -59,7 +59,7 @@ class Table:
 
     @classmethod
     def of(cls, X: object, *, sparse: bool = False) -> Table:
-        """Check the shape of ``X`` (DataFrame, Views, array, nested lists) and wrap it; a table stays as it is.
+        """Check the shape of ``X`` (DataFrame, Views, array, nested lists) and wrap it; a table stays unchanged.
 
         Sparse matrices, and DataFrames of sparse columns, are kept as they are where ``sparse`` allows it.
         """
@@ -107,7 +107,7 @@ class Table:
 
     @property
     def given(self) -> Any:
-        """The rows as they were given: views, or a DataFrame, array or sparse matrix."""
+        """The rows as given: views, or a DataFrame, array or sparse matrix."""
         if self.is_sparse and self.columns is not None:
             by_column, zero = self.data.tocsc(), pd.SparseDtype(self.data.dtype, 0.0)  # some pandas take gaps for it
             whole = (by_column[:, [j]].toarray().ravel() for j in range(self.n_columns))
@@ -141,7 +141,7 @@ class Table:
 
     @cached_property
     def places(self) -> dict[Any, int] | None:
-        """Where each column is, by its name; None for an array."""
+        """Where every column is, by the name; None for an array."""
         return None if self.columns is None else {column: j for j, column in enumerate(self.columns)}
 
     def positions(self, selection: object) -> tuple[int, ...]:
@@ -156,7 +156,7 @@ class Table:
         return {name: tuple(self.places[j] for j in columns) for name, columns in self.views.columns.items()}
 
     def completed(self, columns: Sequence[str] | None) -> Table:
-        """Return the table with the views that a model knows, ``columns`` being all of its columns."""
+        """Return the table with the views that a model knows, ``columns`` being all of the columns."""
         if self.views is None or columns is None or self.columns == tuple(columns):
             return self
         return Table.of(self.views.completed(columns))
@@ -178,7 +178,7 @@ class Table:
         return self._kinds[column]
 
     def know_kind(self, column: int, kind: str) -> None:
-        """Set what a column holds, where these rows are a sample of others that were looked at."""
+        """Set what a column holds, where the rows are a sample of others that were looked at."""
         self._kinds[column] = kind
 
     @cached_property
@@ -198,10 +198,10 @@ class Table:
     def codes(
         self, positions: Iterable[int], encodings: Iterable[Encoding] | None = None, *, by_columns: bool = False
     ) -> Array:
-        """Return columns as (n, k) float64, NaN where a value is missing; by their own encodings or by given ones.
+        """Return columns as (n, k) float64, NaN where a value is missing; by their encodings or by given ones.
 
         All columns of an array of float64 are the array itself: nobody may write into what is returned. So it is with
-        ``by_columns`` of arrays whose columns lie one after the other; single precision then stays as it is.
+        ``by_columns`` of arrays whose columns lie in turn; single precision then stays unchanged.
         """
         positions = [int(j) for j in positions]
         if isinstance(self.data, pd.DataFrame):
@@ -244,7 +244,7 @@ class Table:
         )
 
     def objects(self, column: int) -> Array:
-        """Return a column as it is, (n,) object, None where nothing is known."""
+        """Return a column unchanged, (n,) object, None where nothing is known."""
         if not isinstance(self.data, pd.DataFrame):
             raise InvalidInputError(
                 f"Column {self.names[column]!r} is to be read as objects, such as sequences, and arrays hold numbers. "
@@ -261,7 +261,7 @@ class Table:
         return compressed(self.data[:, list(positions)])
 
     def _read_new(self, keys: list[tuple[int, Encoding]]) -> None:
-        """Read the columns that nobody asked for yet, each by its encoding."""
+        """Read the columns that nobody asked for yet, each by the encoding."""
         new = [key for key in dict.fromkeys(keys) if key not in self._read]
         numbers = [(j, given) for j, given in new if _is_plain(self._dtypes[j], given)]
         if len(numbers) > ONE_BY_ONE:
@@ -272,7 +272,7 @@ class Table:
                 self._read[j, given] = given.encode(self._column(j))
 
     def _column(self, position: int) -> pd.Series[Any]:
-        """Return a column of a DataFrame; by its name, which takes a tenth of the time that its position does."""
+        """Return a column of a DataFrame; by the name, which takes a tenth of the time that the position does."""
         name = None if self.columns is None else self.columns[position]
         return self.data[name] if isinstance(name, str) else self.data.iloc[:, position]
 
@@ -301,7 +301,7 @@ class Table:
             refuse([found for j in columns for found in self.unreadable(j, frozenset({"number"}), asked)])
 
     def unreadable(self, column: int, kinds: frozenset[str], kernel: str) -> list[ColumnIssue]:
-        """Return why a kernel that reads these kinds of columns cannot read this one, if so."""
+        """Return why a kernel that reads the kinds of columns cannot read this one, if so."""
         kind = self.kind(column)
         if READ_AS.get(kind) in kinds:
             return []
@@ -320,7 +320,7 @@ def _by_columns(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _is_plain(dtype: Any, encoding: Encoding) -> bool:
-    """Return whether an encoding reads numbers of NumPy of this type as they are."""
+    """Return whether an encoding reads numbers of NumPy of the type unchanged."""
     kinds = {"number": "biuf", "boolean": "b"}.get(encoding.kind, "")
     return isinstance(dtype, np.dtype) and dtype.kind in kinds
 

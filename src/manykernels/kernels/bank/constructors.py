@@ -150,7 +150,7 @@ class BankConstructors(ABC):
     @classmethod
     @abstractmethod
     def _build(cls, entries: Sequence[Any], options: Mapping[str, Any]) -> Self:
-        """Return the bank of these entries and options."""
+        """Return the bank of the entries and options."""
 
     @classmethod
     @explained
@@ -163,7 +163,7 @@ class BankConstructors(ABC):
         columns : column selection, default=None
             None is every column.
         widths : sequence, default=()
-            Gaussian kernels of these widths are added: numbers, "median", "0.5*median".
+            Gaussian kernels of the widths are added: numbers, "median", "0.5*median".
         **options
             ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
 
@@ -186,7 +186,7 @@ class BankConstructors(ABC):
         views : mapping of str to column selection, or None
             None is the views of the :class:`Views` that the bank is fitted on.
         widths : sequence, default=()
-            Gaussian kernels of these widths are added.
+            Gaussian kernels of the widths are added.
         **options
             ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
 
@@ -210,7 +210,7 @@ class BankConstructors(ABC):
         columns : column selection, default=None
             None is every column.
         widths : sequence, default=()
-            Gaussian kernels of these widths are added.
+            Gaussian kernels of the widths are added.
         **options
             ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
 
@@ -234,24 +234,24 @@ class BankConstructors(ABC):
         widths: object = None,
         **options: object,
     ) -> Self:
-        r"""Return products of one kernel a column, :math:`\prod_j k(x_j, z_j)`, for every set of ``order`` columns.
+        r"""Return products of a kernel per column, :math:`\prod_j k(x_j, z_j)`, for every set of ``order`` columns.
 
-        Added to a bank of single columns they make the model additive with interactions: those that matter are found
-        in the fit, under one certificate over all of them, whether or not their columns matter by themselves. Kernels
-        are those of ranks, :class:`Binned`, unless given: held as factors they cost one look at the rows a pass,
-        whatever their number of widths, and are exact.
+        Added to a bank of single columns they make the model additive with interactions: those that matter are found in
+        the fit, under one certificate over all, whether or not their columns matter by themselves. Kernels are those of
+        ranks, :class:`Binned`, unless given: held as factors they cost one look at the rows a pass, whatever their
+        number of widths, and are exact.
 
         Parameters
         ----------
         specs : KernelSpec or sequence of KernelSpec, optional
-            Kernels of one column; ``Binned(Gaussian(width))`` if not given. Categories get the overlap kernel.
+            Kernels of a single column; ``Binned(Gaussian(width))`` if not given. Categories get the overlap kernel.
         columns : column selection, default=None
             None is every column: p columns have p (p - 1) / 2 pairs.
         order : int or None, default=2
             Columns in a product. None is every number from two on, of at most 14 columns.
         bins : int, optional
-            Of every column. If not given, 24 of each of two columns, and of more those that make at most 256 cells:
-            6 each of three columns, 4 of four, 3 of five, 2 of more.
+            Of every column. If not given, 24 of every of two columns, and of more those that make at most 256 cells: 6
+            each of three columns, 4 of four, 3 of five, 2 of more.
         widths : sequence of float, optional
             Of the Gaussian kernels, in units of ranks between 0 and 1. If not given, 0.08, whose steps are sharp, and
             0.4 for two columns, 0.25 for more.
@@ -289,8 +289,8 @@ class BankConstructors(ABC):
         r"""Return kernels of all columns together, :class:`Landmarks`, whose functions are interactions of any order.
 
         Added to single columns and pairs they take up what three and more columns do together. They are of finite rank,
-        so that factors are exact and the certificate is of these kernels. One kernel sees the columns as they are, and
-        one for every stretched column is sharper in that one: the fit decides which.
+        so factors are exact and the certificate is of the kernels. One kernel sees the columns unchanged, and one for
+        every stretched column is sharper in that one: the fit decides which.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ class BankConstructors(ABC):
         count : int, default=300
             Of landmarks, at most 2000.
         stretched : column selection, default=None
-            Columns in which a kernel of its own is sharper. None is all, if they are at most 30, else none; ``[]`` is
+            Columns in which a separate kernel is sharper. None is all, if they are at most 30, else none; ``[]`` is
             none.
         stretch : float, default=4.0
             By how much.
@@ -330,7 +330,7 @@ class BankConstructors(ABC):
         Parameters
         ----------
         views : mapping of str to column selection, Views, mapping of str to DataFrame, or None
-            Columns of one table. For tables, and None, the views are those of the :class:`Views` that the bank is
+            Columns of a single table. For tables, and None, the views are those of the :class:`Views` that the bank is
             fitted on; without kernels these get what their columns call for, see :class:`DefaultKernels`.
         specs : KernelSpec or sequence of KernelSpec, optional
         **options
@@ -357,7 +357,7 @@ class BankConstructors(ABC):
     def from_groups(
         cls, groups: Any, specs: Any = None, *, least: int = 1, unknown: str = "error", **options: object
     ) -> Self:
-        """Return a bank of groups of columns, of thousands, such as gene sets or regions; a linear kernel each.
+        """Return a bank of groups of columns, of thousands, for example gene sets or regions; a linear kernel each.
 
         Parameters
         ----------
@@ -388,12 +388,12 @@ class BankConstructors(ABC):
     def auto(cls, X: object = None, **options: object) -> Self:
         """Return kernels for every column of a table by what it holds, see :class:`DefaultKernels`.
 
-        The bank that is used when nobody chose one.
+        The bank used when nobody chose one.
 
         Parameters
         ----------
         X : DataFrame, optional
-            Decides now; the entries of the bank name its columns. Without it, the table that the bank is fitted on
+            Decides now; the entries of the bank name the columns. Without it, the table that the bank is fitted on
             decides.
         **options
             ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
@@ -478,12 +478,10 @@ class BankConstructors(ABC):
             [views]                            # optional, for on = "views"
             clinical = ["age", "bmi"]
 
-            [[kernels]]
-            kernel = "gaussian"                # a registered kernel
-            width = [0.5, 1.0, "2*median"]     # its parameters; a list is a grid
-            on = "each"                        # "each" column, "joint" (default), "views", or "pairs" of columns
-            columns = ["age", "bmi"]           # optional: names or positions; default all
-            name = "near"                      # optional, for a single joint kernel
+            [[kernels]] kernel = "gaussian"                # a registered kernel width = [0.5, 1.0, "2*median"]     #
+            the parameters; a list is a grid on = "each"                        # "each" column, "joint" (default),
+            "views", or "pairs" of columns columns = ["age", "bmi"]           # optional: names or positions; default
+            all name = "near"                      # optional, for a single joint kernel
 
         Raises
         ------

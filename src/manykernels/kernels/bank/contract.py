@@ -22,12 +22,12 @@ Index = Any  # of rows or kernels: None for all, positions, a slice or a mask
 
 @dataclass(frozen=True)
 class Group:
-    """Kernels of a fitted bank that are computed from the same points in the same way.
+    """Kernels of a fitted bank computed from the same points in the same way.
 
     Attributes
     ----------
     family : {"squared_distance", "inner_product", "features", "other", "missing"}
-        Kernels of the first two share one matrix of squared distances or inner products and have
+        Kernels of the first two share a single matrix of squared distances or inner products and have
         ``from_squared_distance`` or ``from_inner_product``; others are called on the points, which tell those of the
         last what is missing.
     positions : tuple of int
@@ -51,7 +51,7 @@ class Group:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """What its kernels share: ``(family, positions, column_widths)``, and features they have in common."""
+        """What the kernels share: ``(family, positions, column_widths)``, and features they have in common."""
         shared = self.family, self.positions, self.column_widths
         return shared if self.features is None else (*shared, self.features)
 
@@ -73,7 +73,7 @@ class RowData(ABC):
         """Return the chosen rows (positions, slice or mask)."""
 
     def detach(self) -> Self:
-        """Return these rows without what a fitted model does not have to keep."""
+        """Return the rows without what a fitted model does not have to keep."""
         return self
 
     @property
@@ -96,11 +96,11 @@ class PreparedRows(Generic[Data]):
     Attributes
     ----------
     names : tuple of str
-        The kernels of the bank that prepared these rows.
+        The kernels of the bank that prepared the rows.
     data : TablePoints, StackSamples or MemberPairs
         What the kernels read, by what the rows are.
     row_means : (M, n) float64 or None
-        With centering: mean of every raw kernel of each row with the training rows.
+        With centering: mean of every raw kernel of every row with the training rows.
     factors : (M, n) float64 or None
         By which rows of kernels are multiplied: with unit diagonal ``1 / sqrt(k(x, x))``, 0 where the diagonal is 0;
         and 0 where a column of the kernel is missing. None: all one.
@@ -140,11 +140,11 @@ class PreparedRows(Generic[Data]):
         return replace(self, data=self.data.take(rows), **self.normalization((slice(None), rows)))
 
     def detach(self) -> Self:
-        """Return these rows without what a fitted model does not have to keep."""
+        """Return the rows without what a fitted model does not have to keep."""
         return replace(self, data=self.data.detach())
 
     def places(self, names: tuple[str, ...]) -> list[int]:
-        """Return where kernels of those names are among the kernels of these rows.
+        """Return where kernels of those names are among the kernels of the rows.
 
         Raises
         ------
@@ -212,7 +212,7 @@ class RawKernels(ABC, Generic[Data]):
 
         @property
         def names(self) -> tuple[str, ...]:
-            """One for each kernel."""
+            """One for every kernel."""
 
         @property
         def n_features_in(self) -> int:
@@ -234,30 +234,30 @@ class RawKernels(ABC, Generic[Data]):
 
     @abstractmethod
     def evaluate(self, left: Side[Data], right: Side[Data], same: bool, kernels: Array, out: Array) -> None:
-        """Write raw values of these kernels to ``out`` (m, r, c); ``same`` if both sides are the same rows."""
+        """Write raw values of the kernels to ``out`` (m, r, c); ``same`` if both sides are the same rows."""
 
     @abstractmethod
     def diagonals(self, rows: PreparedRows[Data], kernels: Array) -> Array:
-        """Return the raw ``k(x, x)`` of these kernels, (m, n) float64."""
+        """Return the raw ``k(x, x)`` of the kernels, (m, n) float64."""
 
     def row_means(self, rows: PreparedRows[Data], training: PreparedRows[Data] | None = None) -> Array:
-        """Return the mean of every raw kernel of each row with the training rows, (M, n), which may be at hand."""
+        """Return the mean of every raw kernel of every row with the training rows, (M, n), which may be at hand."""
         raise InvalidInputError(f"{type(self).__name__} cannot be centered.")
 
     @abstractmethod
     def take(self, kernels: Array) -> Self:
-        """Return these kernels only, in that order."""
+        """Return the kernels only, in that order."""
 
     @abstractmethod
     def narrow(self, data: object, places: list[int]) -> Data:
-        """Return what these kernels need of rows prepared for more of them, among which they have those places."""
+        """Return what the kernels need of rows prepared for more of them, among which they have those places."""
 
     @abstractmethod
     def described(self) -> tuple[list[str], list[str]]:
         """Return what every kernel is, and the columns that it reads, for people."""
 
     def held(self, data: Data) -> HeldGrams | None:
-        """Return raw Gram matrices that exist, if they are these kernels and no others."""
+        """Return raw Gram matrices that exist, if they are the kernels and no others."""
         return None
 
     def unproven(self, data: Data) -> Unproven | None:

@@ -35,11 +35,11 @@ class FittedBank:
     raw : TableKernels, StackKernels or ProductKernels
         The kernels before normalization, by what their rows are.
     scales : (M,) float64
-        Each centered kernel is multiplied by its scale; 0 marks a kernel that is zero on the training rows.
+        Every centered kernel is multiplied by the scale; 0 marks a kernel that is zero on the training rows.
     normalize : {"trace", "mean_diagonal", "unit_diagonal", None}
     center : bool
     grand_means : (M,) float64 or None
-        With centering: mean of each raw kernel over all training pairs.
+        With centering: mean of every raw kernel over all training pairs.
     """
 
     raw: RawKernels[Any]
@@ -104,7 +104,7 @@ class FittedBank:
         return self.scales == 0
 
     def frame(self, *, scales: bool = True) -> pd.DataFrame:
-        """Return one row per kernel: name, kernel, columns and, if wanted, scale."""
+        """Return a single row per kernel: name, kernel, columns and, if wanted, scale."""
         kernels, columns = self.raw.described()
         own = {"scale": self.scales} if scales else {}
         return pd.DataFrame({"name": self.names, "kernel": kernels, "columns": columns, **own})
@@ -126,8 +126,8 @@ class FittedBank:
         Raises
         ------
         InvalidInputError
-            Columns that are not there or cannot be read, values that are missing against ``missing`` or infinite, or
-            values whose kernels overflow; samples or pairs that the kernels cannot be read of.
+            Columns not there or cannot be read, values missing against ``missing`` or infinite, or values whose kernels
+            overflow; samples or pairs that the kernels cannot be read of.
         """
         rows = self.raw.prepare(X)
         if self.center:
@@ -146,7 +146,7 @@ class FittedBank:
         return replace(rows, factors=factors if rows.factors is None else factors * rows.factors)
 
     def narrow(self, prepared: PreparedRows[Any]) -> PreparedRows[Any]:
-        """Return rows prepared by the bank this one was taken from as rows prepared by this bank.
+        """Return rows prepared by the bank this one was taken from as rows prepared by the bank.
 
         `block` and `diag` do it on every call; do it once where many blocks are read.
 
@@ -157,7 +157,7 @@ class FittedBank:
         Returns
         -------
         PreparedRows
-            ``prepared`` itself if it is this bank's already.
+            ``prepared`` itself if it is the bank's already.
 
         Raises
         ------
@@ -173,7 +173,7 @@ class FittedBank:
         return PreparedRows(self.names, self.raw.narrow(prepared.data, places), **prepared.normalization(places))
 
     def take(self, kernels: Index) -> FittedBank:
-        """Return the bank of those kernels only, in that order; it accepts rows that this bank prepared.
+        """Return the bank of those kernels only, in that order; it accepts rows that the bank prepared.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class FittedBank:
         Parameters
         ----------
         prepared_a, prepared_b : PreparedRows
-            Made by this bank, or by the bank it was taken from. The same object twice (and the same rows) gives exactly
+            Made by the bank, or by the bank it was taken from. The same object twice (and the same rows) gives exactly
             symmetric matrices.
         kernels : None, positions, slice or mask
             Which kernels, in which order; None is all.
@@ -233,7 +233,7 @@ class FittedBank:
         return out
 
     def evaluate(self, left: Side[Any], right: Side[Any], kernels: Array, out: Array, *, same: bool) -> None:
-        """Write what `block` returns to ``out``, of rows that this bank prepared and at positions that there are.
+        """Write what `block` returns to ``out``, of rows that the bank prepared and at positions that there are.
 
         Parameters
         ----------
@@ -253,7 +253,7 @@ class FittedBank:
             self._normalize(values, int(kernel), left, right)
 
     def _normalize(self, block: Array, kernel: int, left: Side[Any], right: Side[Any]) -> None:
-        """Center and scale one kernel's block in place."""
+        """Center and scale a single kernel's block in place."""
         means = factors = None
         if self.grand_means is not None:
             means = (left.row_means(kernel), right.row_means(kernel), float(self.grand_means[kernel]))
@@ -288,7 +288,7 @@ class FittedBank:
         return centered_diagonal(raw, rows.row_means[kernels], self.grand_means[kernels, None])
 
     def grams(self, prepared: PreparedRows[Any]) -> HeldGrams | None:
-        """Return the normalized Gram matrices among these rows if they are held already, else None.
+        """Return the normalized Gram matrices among the rows if they are held already, else None.
 
         Parameters
         ----------
@@ -310,7 +310,7 @@ class FittedBank:
 class Bank(ABC):
     """Which kernels on rows of one kind, with what normalization: immutable, and fitted on training rows only.
 
-    Its parameters have the names that scikit-learn's searches give them, such as ``kernels__normalize``.
+    The parameters have the names that scikit-learn's searches give them, for example ``kernels__normalize``.
     """
 
     def fit(self, X: object, y: object = None) -> FittedBank:
@@ -325,8 +325,8 @@ class Bank(ABC):
         Raises
         ------
         InvalidInputError
-            Naming at once all columns that cannot be used, if a kernel cannot be normalized on these rows, or if they
-            are no rows of the kind.
+            Naming at once all columns that cannot be used, if a kernel cannot be normalized on the rows, or if they are
+            no rows of the kind.
         NotPSDError
             If matrices are no kernels.
 
@@ -367,12 +367,12 @@ class Bank(ABC):
         """
 
     def resolve(self, X: object) -> Self:
-        """Return the bank whose list of kernels is decided by these rows, and is the same on any part of them.
+        """Return the bank whose list of kernels is decided by the rows, and is the same on any part of them.
 
         Which kernels there are may depend on rows: on selectors of columns, on the kinds of columns, on where values
-        are missing, on how far dates reach. Whoever splits rows resolves the bank on all of them first, so that no fold
-        has a kernel more or less than another. Only the list is decided: widths, standardization and normalization are
-        learned when the bank is fitted, on those rows alone. A kernel that nothing is known of on them is zero.
+        are missing, on how far dates reach. Whoever splits rows resolves the bank on all first, so no fold has a kernel
+        more or less than another. Only the list is decided: widths, standardization and normalization are learned when
+        the bank is fitted, on those rows alone. A kernel that nothing is known of on them is zero.
 
         Parameters
         ----------
@@ -381,7 +381,7 @@ class Bank(ABC):
         Returns
         -------
         KernelBank, PrecomputedBank or PairKernels
-            This bank itself where rows decide nothing. Kernels of missingness are entries of their own.
+            This bank itself where rows decide nothing. Kernels of missingness are separate entries.
 
         Raises
         ------
@@ -400,7 +400,7 @@ class Bank(ABC):
 
     @abstractmethod
     def check(self, X: object) -> None:
-        """Check that the kernels can read what they use of these rows; a Table remembers what was found.
+        """Check that the kernels can read what they use of the rows; a Table remembers what was found.
 
         Parameters
         ----------
@@ -425,7 +425,7 @@ class Bank(ABC):
         Parameters
         ----------
         deep : bool, default=True
-            Of no account: kernels have no parameters of their own.
+            Of no account: kernels have no separate parameters.
 
         Examples
         --------
@@ -436,9 +436,9 @@ class Bank(ABC):
         return {field.name: getattr(self, field.name) for field in fields(self) if field.init}  # type: ignore[arg-type]  # a dataclass
 
     def set_params(self, **changes: object) -> Self:
-        """Return a bank with other arguments; this one stays as it is.
+        """Return a bank with other arguments; this one stays unchanged.
 
-        Estimators of this package put the new bank in the place of the old one, so that ``GridSearchCV`` over
+        Estimators of the package put the new bank in the place of the old one, so that ``GridSearchCV`` over
         ``kernels__normalize`` does what it does elsewhere.
 
         Parameters
@@ -453,7 +453,7 @@ class Bank(ABC):
         Raises
         ------
         InvalidInputError
-            If there is no argument of that name, or its value cannot be used.
+            If there is no argument of that name, or the value cannot be used.
 
         Examples
         --------
@@ -489,7 +489,7 @@ def learn(
 
 
 def row_index(index: Index, n_samples: int, name: str) -> slice | Array:
-    """Return rows as a slice (kept, so that points are views) or as an array of positions."""
+    """Return rows as a slice (kept, so points are views) or as an array of positions."""
     if index is None:
         return slice(None)
     return index if isinstance(index, slice) else check_indices(index, n_samples, name)

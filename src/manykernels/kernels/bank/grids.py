@@ -56,13 +56,12 @@ class DefaultKernels(BankEntry):
     """What is used when nobody chose: kernels for every column by what it holds, and for the numbers together.
 
     Numbers: Gaussians at half, once and twice the median distance, and a linear kernel, on every column by itself and
-    on all of them together, ``4 (d + 1)`` kernels for d columns. Beyond 200 columns only the linear kernel is taken per
-    column, ``d + 4`` kernels; one column alone gets 4. Dates: the same four kernels, and periodic ones of the year, the
+    on all together, ``4 (d + 1)`` kernels for d columns. Beyond 200 columns only the linear kernel is taken per column,
+    ``d + 4`` kernels; a single column alone gets 4. Dates: the same four kernels, and periodic ones of the year, the
     week and the day as far as the dates differ in them. Ordered categoricals: :class:`Ordinal`. Text, booleans and
-    other categories: :class:`Overlap`, on every column and on all of them together. DNA, RNA and proteins, long
-    texts of few letters that differ from row to row: :class:`Kmers`, positional too where all have one length. Kernels
-    on several columns leave out those with missing values. Of :class:`Views`, the numbers of a view are taken together
-    only.
+    other categories: :class:`Overlap`, on every column and on all together. DNA, RNA and proteins, long texts of few
+    letters that differ from row to row: :class:`Kmers`, positional too where all have one length. Kernels on several
+    columns leave out those with missing values. Of :class:`Views`, the numbers of a view are taken together only.
 
     Parameters
     ----------
@@ -228,13 +227,13 @@ def rank_specs(widths: Any = None, bins: Any = None, order: int = 2) -> tuple[Ke
 
 @dataclass(frozen=True)
 class Interactions(BankEntry):
-    """Products of one kernel a column, for every set of ``order`` columns; named ``"age x dose: kernel"``.
+    """Products of a kernel per column, for every set of ``order`` columns; named ``"age x dose: kernel"``.
 
     Parameters
     ----------
     specs : KernelSpec or sequence of KernelSpec, default=()
-        Kernels of one column; each makes one product a set of columns. Categories get the overlap kernel. Where there
-        are none, Gaussian kernels of ranks, of fewer bins the more columns are multiplied.
+        Kernels of a single column; each makes a product per set of columns. Categories get the overlap kernel. Where
+        there are none, Gaussian kernels of ranks, of fewer bins the more columns are multiplied.
     columns : column selection, default=None
         None is every column that holds numbers, ranks or categories.
     order : int or None, default=2
@@ -295,12 +294,12 @@ class Interactions(BankEntry):
 
 
 def _part(table: Table, column: int, spec: KernelSpec) -> KernelSpec:
-    """Return what a column brings to its products: the kernel itself, or that of categories."""
+    """Return what a column brings to the products: the kernel itself, or that of categories."""
     return CATEGORIES if READ_AS.get(table.kind(column)) == "category" else spec
 
 
 def interactions(specs: Any, columns: Any, order: Any, bins: Any, widths: Any) -> Interactions:
-    """Return the pattern of `KernelBank.interactions` from its arguments."""
+    """Return the pattern of `KernelBank.interactions` from the arguments."""
     if specs is not None and (bins is not None or widths is not None):
         raise InvalidInputError("Give specs, or bins and widths of Gaussian kernels of ranks, but not both.")
     if specs is not None:
@@ -323,7 +322,7 @@ MOST_STRETCHED = 30
 
 @dataclass(frozen=True)
 class OnLandmarks(BankEntry):
-    """Kernels of all columns of a selection on landmarks: as they are, and with one column stretched, each in turn.
+    """Kernels of all columns of a selection on landmarks: unchanged, and with a single column stretched, each in turn.
 
     Parameters
     ----------
@@ -370,6 +369,6 @@ class OnLandmarks(BankEntry):
 
 
 def on_landmarks(specs: object, columns: object, count: Any, stretched: Any, stretch: Any) -> OnLandmarks:
-    """Return the pattern of `KernelBank.landmarks` from its arguments."""
+    """Return the pattern of `KernelBank.landmarks` from the arguments."""
     bases = (ROUGH,) if specs is None else as_specs(specs)
     return OnLandmarks(tuple(Landmarks(base, count, stretch=stretch) for base in bases), columns, stretched)

@@ -1,16 +1,16 @@
 """Centering and scaling of kernels, learned on training rows, with the form each takes on new rows.
 
-In this order, for every kernel:
+In the order, for every kernel:
 
 1. *centering* (``center=True``): ``k_c(x, z) = k(x, z) - r(x) - r(z) + g`` with ``r(x)`` the mean of ``k(x, x_i)`` over
    the training rows and ``g`` the mean of ``r`` over them. New rows are centered by the *training* mean.
 2. *scaling*: ``"trace"`` divides by the sum, ``"mean_diagonal"`` by the mean, of the training diagonal;
    ``"unit_diagonal"`` divides ``k(x, z)`` by ``sqrt(k(x, x) k(z, z))``; None does nothing.
 
-A row that lacks a column of a kernel is zero in it. Means and scales are those of the rows that have it, so that a
-kernel with gaps is, among the rows without, the kernel that these rows alone would have.
+A row that lacks a column of a kernel is zero in it. Means and scales are those of the rows that have it, so a kernel
+with gaps is, among the rows without, the kernel that the rows alone would have.
 
-Scaling comes last so that the normalized kernel has the property that its name promises.
+Scaling comes last so the normalized kernel has the property that the name promises.
 """
 
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def column_statistics(values: Array) -> tuple[Array, Array]:
 
 
 def distinct_counts(values: Array, most: int) -> Array:
-    """Return how many different values each column has, at most so many; gaps count as one value."""
+    """Return how many different values every column has, at most so many; gaps count as a single value."""
     counts, few = np.zeros(values.shape[1], dtype=np.int64), np.arange(values.shape[1])
     for rows in {min(2 * most, len(values)): None, len(values): None}:  # most columns have enough in the first ones
         ordered = np.sort(values[:rows, few], axis=0)  # with gaps at the end
@@ -101,7 +101,7 @@ def _block_medians(values: Array) -> Array:
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
 def sums_by_columns(columns: Array, factors: Array, out: Array) -> None:
-    """Write mean and standard deviation of every column (p, n), times its factor, into ``out`` (p, 2).
+    """Write mean and standard deviation of every column (p, n), times the factor, into ``out`` (p, 2).
 
     A factor is a power of two that keeps squares inside float64. Some rows are summed at a time: sums of very many
     would be rounded more, and a column is still in a cache when it is read again.
@@ -184,7 +184,7 @@ def training_scales(
 ) -> Array:
     """Return the factors of kernels from their (centered) training diagonals (M, N); 0 for a kernel that is zero.
 
-    ``counts`` (M,) are the rows that each kernel is known on, all N for None; the diagonal is zero on the others.
+    ``counts`` (M,) are the rows that every kernel is known on, all N for None; the diagonal is zero on the rest.
     """
     for m in np.flatnonzero(~((diagonals >= 0) & (diagonals < np.inf)).all(axis=1)):
         check_diagonal(diagonals[m], names[m])
@@ -229,7 +229,7 @@ def normalize_block(
     means: tuple[Array, Array, float] | None,
     factors: tuple[Array, Array] | None,
 ) -> None:
-    """Center and scale one kernel's (r, c) block in place."""
+    """Center and scale a single kernel's (r, c) block in place."""
     if means is not None:
         # One symmetric correction, so that an exactly symmetric block stays so.
         block -= means[0][:, None] + means[1]

@@ -49,7 +49,7 @@ def transposed(kernels: Sequence[NamedKernel]) -> tuple[tuple[str, ...], tuple[K
 
 
 def by_identity(specs: Sequence[Spec]) -> dict[int, Spec]:
-    """Return each object among kernels by themselves once, by `id`: a width of many columns is one of them."""
+    """Return every object among kernels by themselves once, by `id`: a width of many columns is one of them."""
     return dict(zip(map(id, specs), specs, strict=True))
 
 
@@ -58,7 +58,7 @@ class BankEntry(ABC):
 
     @abstractmethod
     def expand(self, table: Table) -> list[NamedKernel]:
-        """Return ``(name, spec, positions)`` of every kernel of this entry on the columns of ``table``."""
+        """Return ``(name, spec, positions)`` of every kernel of the entry on the columns of ``table``."""
 
     def resolve(self, table: Table) -> list[BankEntry]:
         """Return the entries that make the same kernels on any of the rows of ``table``: selectors look at it alone."""
@@ -68,12 +68,12 @@ class BankEntry(ABC):
 
     @property
     def reads_categories(self) -> bool:
-        """Whether some kernel of this entry reads columns of categories."""
+        """Whether some kernel of the entry reads columns of categories."""
         own: Any = self
         return any("category" in spec.reads(0) for spec in getattr(own, "specs", None) or (own.spec,))
 
     def issues(self, table: Table) -> list[ColumnIssue]:
-        """Return the columns that this entry is meant for and has no kernel for.
+        """Return the columns that the entry is meant for and has no kernel for.
 
         Returns
         -------
@@ -90,7 +90,7 @@ class OnColumns(BankEntry):
     Parameters
     ----------
     name : str
-        Unique in its bank.
+        Unique in the bank.
     spec : KernelSpec
     columns : None, str, int, slice, sequence, mask or callable
         As in scikit-learn's ColumnTransformer; None is every column.
@@ -205,7 +205,7 @@ class Spare(Joint):
     """Kernels that a search adds to averages where held-out rows are predicted better with them, the first alone first.
 
     They are in no other candidate: of a fit that selects, or of an average that has them without a reason, many rows
-    are predicted worse with kernels that are so narrow that each row is far from all others. Parameters are those of
+    are predicted worse with kernels that are so narrow that every row is far from all others. Parameters are those of
     :class:`Joint`.
     """
 
@@ -264,7 +264,7 @@ class PerGroup(BankEntry):
 
 
 def indicators(table: Table, kernels: list[NamedKernel]) -> list[NamedKernel]:
-    """Return a missingness kernel for each gap pattern that no given kernel covers, named after the first kernel."""
+    """Return a missingness kernel for every gap pattern that no given kernel covers, named after the first kernel."""
     covered: set[bytes] = set()
     names = {name for name, _, _ in kernels}
     seen: set[tuple[int, ...]] = set()
@@ -314,7 +314,7 @@ def as_entry(entry: object, known: dict[KernelSpec, KernelSpec]) -> BankEntry:
 
 
 def _shared(spec: Any, known: dict[KernelSpec, KernelSpec]) -> Any:
-    """Return the kernel that is known and equal to this one, which is known from now on if there is none."""
+    """Return the kernel known and equal to this one, which is known from now on if there is none."""
     try:
         return known.setdefault(spec, spec)
     except TypeError:  # what is no kernel is refused by those who take it, and one of a user may have no hash
@@ -322,7 +322,7 @@ def _shared(spec: Any, known: dict[KernelSpec, KernelSpec]) -> Any:
 
 
 def as_specs(specs: object) -> tuple[KernelSpec, ...]:
-    """Return one kernel or a sequence of kernels as a non-empty tuple."""
+    """Return a single kernel or a sequence of kernels as a non-empty tuple."""
     chosen = (specs,) if isinstance(specs, KernelSpec) else specs
     if isinstance(chosen, str) or not isinstance(chosen, Iterable):
         raise InvalidInputError(f"Expected a kernel such as Gaussian(1.0) or a list of kernels, got {specs!r}.")

@@ -35,7 +35,7 @@ Points = Array | SparsePoints
 
 @dataclass(frozen=True, eq=False)
 class TablePoints(RowData):
-    """Rows of a table as points, one set for each group of kernels."""
+    """Rows of a table as points, a single set for every group of kernels."""
 
     keys: tuple[tuple[Any, ...], ...]  # what identifies each of the groups: family, positions, column widths
     n_samples: int
@@ -210,12 +210,12 @@ class TableKernels(RawKernels[TablePoints]):
     def evaluate(
         self, left: Side[TablePoints], right: Side[TablePoints], same: bool, kernels: Array, out: Array
     ) -> None:
-        """Write raw values of these kernels, group by group: what a group shares is computed once."""
+        """Write raw values of the kernels, group by group: what a group shares is computed once."""
         for index, slots in self._runs(kernels):
             evaluate_group(self.groups[index], index, left, None if same else right, slots, kernels[slots], out)
 
     def _runs(self, kernels: Array) -> Iterator[tuple[int, Array]]:
-        """Yield every group among ``kernels`` with the places of its kernels in them."""
+        """Yield every group among ``kernels`` with the places of the kernels in them."""
         owner = self._group_of[kernels]
         order = np.argsort(owner, kind="stable")
         for slots in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
@@ -241,7 +241,7 @@ class TableKernels(RawKernels[TablePoints]):
         return family.from_inner_product(data.squared_norms[group])
 
     def row_means(self, rows: PreparedRows[TablePoints], training: PreparedRows[TablePoints] | None = None) -> Array:
-        """Return the mean of every raw kernel of each row with the training rows, (M, n) float64, block by block.
+        """Return the mean of every raw kernel of every row with the training rows, (M, n) float64, block by block.
 
         Over those training rows that have the columns of the kernel.
         """
@@ -259,7 +259,7 @@ class TableKernels(RawKernels[TablePoints]):
         return means
 
     def take(self, kernels: Array) -> TableKernels:
-        """Return these kernels only, in that order, on the columns that they read."""
+        """Return the kernels only, in that order, on the columns that they read."""
         positions = tuple(self.positions[m] for m in kernels)
         keep = np.isin(self.used, [j for columns in positions for j in columns])
         return replace(
@@ -276,7 +276,7 @@ class TableKernels(RawKernels[TablePoints]):
         )
 
     def narrow(self, data: object, places: list[int]) -> TablePoints:
-        """Return the points of the groups of these kernels."""
+        """Return the points of the groups of the kernels."""
         if not isinstance(data, TablePoints):
             raise InvalidInputError(OTHER_BANK)
         group_at = {key: g for g, key in enumerate(data.keys)}
@@ -404,7 +404,7 @@ def _points_key(group: Group, sparse: bool) -> tuple[Any, ...]:
 
 
 def _group_points(group: Group, values: Array, columns: Array, shifts: Array, gaps: Array | None) -> Array:
-    """Return the columns of a group as its kernels read them."""
+    """Return the columns of a group as the kernels read them."""
     points = values[:, columns]
     if group.family == "missing":
         return np.where(False if gaps is None else gaps[:, columns], UNSEEN, 0.0) + np.zeros_like(points)
@@ -417,7 +417,7 @@ def _group_points(group: Group, values: Array, columns: Array, shifts: Array, ga
 
 
 def _compressed_points(group: Group, rows: csr_array, columns: Array) -> SparsePoints | Array:
-    """Return the columns of a group from sparse rows as its kernels read them."""
+    """Return the columns of a group from sparse rows as the kernels read them."""
     if group.family == "missing":
         return np.zeros((rows.shape[0], len(columns)))
     whole = np.array_equal(columns, np.arange(rows.shape[1]))
@@ -431,7 +431,7 @@ def _compressed_points(group: Group, rows: csr_array, columns: Array) -> SparseP
 
 
 def _stays_compressed(group: Group) -> bool:
-    """Tell whether the kernels of a group read sparse rows as they are."""
+    """Tell whether the kernels of a group read sparse rows unchanged."""
     return group.family in COMPRESSED and len(group.positions) > FEW_COLUMNS
 
 

@@ -1,1 +1,1 @@
-"""Kernels of pairs, such as drugs and targets, as products of kernels of their members."""
+"""Kernels of pairs, for example drugs and targets, as products of kernels of their members."""

@@ -41,7 +41,7 @@ class PairKernels(Bank):
         is not used.
     products : {"all", "products"} or sequence of (str or None, str or None)
         "all" multiplies every left with every right kernel, and takes each by itself as well; "products" leaves those
-        out. For members of one kind each kernel is multiplied with itself only. Names of kernels choose; None is the
+        out. For members of one kind every kernel is multiplied with itself only. Names of kernels choose; None is the
         constant kernel, so that ``("structure", None)`` is the effect of the first member.
     symmetry : {None, "symmetric", "antisymmetric"}
         For members of one kind: ``f(j, i) = f(i, j)``, as of interactions, or ``-f(i, j)``, as of preferences.
@@ -211,7 +211,7 @@ class MemberPairs(RowData):
 
 @dataclass(frozen=True, eq=False)
 class ProductKernels(RawKernels[MemberPairs]):
-    """Products of kernels of members, each normalized on the members that training pairs have."""
+    """Products of kernels of members, every normalized on the members that training pairs have."""
 
     names: tuple[str, ...]
     left: FittedBank  # kernels of first members; of all, if both are of one kind
@@ -288,7 +288,7 @@ class ProductKernels(RawKernels[MemberPairs]):
         return ProductKernels(tuple(self.names[m] for m in kernels), left, right, products, self.symmetry)
 
     def narrow(self, data: object, places: list[int]) -> MemberPairs:
-        """Return the pairs with what the kernels of these members need."""
+        """Return the pairs with what the kernels of the members need."""
         if not isinstance(data, MemberPairs):
             raise InvalidInputError(OTHER_BANK)
         right = data.right
@@ -310,7 +310,7 @@ class ProductKernels(RawKernels[MemberPairs]):
 
 
 def distinct(pairs: Array, one_kind: bool) -> tuple[Array, Array, Array]:
-    """Return first and second members without repetition, (n,) and (q,), and which of them each pair has."""
+    """Return first and second members without repetition, (n,) and (q,), and which of them every pair has."""
     if one_kind:
         members, codes = np.unique(pairs, return_inverse=True)
         return members, members, codes.reshape(-1, 2)
@@ -320,6 +320,6 @@ def distinct(pairs: Array, one_kind: bool) -> tuple[Array, Array, Array]:
 
 
 def members_of(data: Pairs) -> tuple[Members, Members | None, Array]:
-    """Return the members that occur in pairs, first and second, and which of them each pair has."""
+    """Return the members that occur in pairs, first and second, and which of them every pair has."""
     first, second, pairs = distinct(data.index, data.right is None)
     return data.left[first], None if data.right is None else data.right[second], pairs

@@ -1,6 +1,6 @@
 """Samples that are pairs: what is known of first and of second members, and who is paired with whom.
 
-`PairIndex` has pairs as places in a table, by which products with a Kronecker product need only its factors.
+`PairIndex` has pairs as places in a table, by which products with a Kronecker product need only the factors.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class PairIndex:
         return 0.5 * (table + self.sign * table.T) if self.sign else table
 
     def gather(self, left: Array, right: Array) -> Array:
-        """Return the entries of ``left @ right`` at the pairs, without the others where these are many."""
+        """Return the entries of ``left @ right`` at the pairs, without the rest where these are many."""
         if self.dense:
             return self.read(left @ right)
         columns = np.ascontiguousarray(right.T)
@@ -97,7 +97,7 @@ class PairIndex:
         return 0.5 * (direct + self.sign * whole[self.right, self.left]) if self.sign else direct
 
     def entries(self, other: PairIndex, left: Array, right: Array) -> Array:
-        """Return the kernels ``left kron right`` between these pairs and others, (N, N_other)."""
+        """Return the kernels ``left kron right`` between the pairs and others, (N, N_other)."""
         i, j, k, m = self.left, self.right, other.left, other.right
         direct = left[np.ix_(i, k)] * right[np.ix_(j, m)]
         if not self.sign:
@@ -107,7 +107,7 @@ class PairIndex:
         return 0.25 * ((direct + left[np.ix_(j, m)] * right[np.ix_(i, k)]) + self.sign * crossed)
 
     def diagonal(self, left: Array, right: Array) -> Array:
-        """Return the kernel of each pair with itself, (N,)."""
+        """Return the kernel of every pair with itself, (N,)."""
         i, j = self.left, self.right
         direct: Array = left[i, i] * right[j, j]
         if not self.sign:
@@ -116,7 +116,7 @@ class PairIndex:
 
 
 def _row_products(left: Array, rows: Array, columns: Array, cols: Array) -> Array:
-    """Return the inner products of rows of one matrix with rows of another, a few at a time."""
+    """Return the inner products of rows of a single matrix with rows of another, a few at a time."""
     out = np.empty(len(rows))
     for at in _slices(len(rows), left.shape[1]):
         out[at] = np.einsum("kd,kd->k", left[rows[at]], columns[cols[at]])
@@ -164,14 +164,14 @@ class Pairs:
     left : DataFrame, array-like of shape (n, p), or KernelStack
         First members, a row each: columns, or kernels among them. More members than the pairs have do no harm.
     right : DataFrame, array-like of shape (q, p), KernelStack or None
-        Second members; None if both members are of one kind, all of them in ``left``.
+        Second members; None if both members are of one kind, all in ``left``.
     pairs : array-like of shape (N, 2)
-        Members of each pair: labels of the index of a DataFrame, positions from 0 in anything else.
+        Members of every pair: labels of the index of a DataFrame, positions from 0 in anything else.
 
     Raises
     ------
     InvalidInputError
-        If these are no members or no pairs; the message names the labels that are not known.
+        If these are no members or no pairs; the message names the labels not known.
 
     Examples
     --------
@@ -215,12 +215,12 @@ class Pairs:
 
     @property
     def pairs(self) -> Array:
-        """Members of each pair as they were given, (N, 2)."""
+        """Members of every pair as given, (N, 2)."""
         return self._pairs
 
     @property
     def index(self) -> Array:
-        """Positions of the members of each pair, (N, 2) int."""
+        """Positions of the members of every pair, (N, 2) int."""
         return self._index
 
     @property
@@ -238,7 +238,7 @@ class Pairs:
         return f"Pairs({len(self)} pairs of {members})"
 
     def __array__(self, dtype: DTypeLike | None = None, copy: object = None) -> Array:
-        """Return the members of each pair, for splitters that ask who is in which fold."""
+        """Return the members of every pair, for splitters that ask who is in which fold."""
         return np.array(self._pairs, dtype=dtype)
 
     def __getitem__(self, index: slice | Array) -> Pairs:
@@ -253,7 +253,7 @@ class Pairs:
 
 
 def as_pairs(X: object) -> Pairs:
-    """Return pairs as they are, or say how to make them."""
+    """Return pairs unchanged, or say how to make them."""
     if not isinstance(X, Pairs):
         raise InvalidInputError(
             f"Kernels of pairs need Pairs(left, right, pairs) as X, with tables of the members; got {type(X).__name__}."

@@ -24,9 +24,9 @@ class PrecomputedBank(Bank):
     Parameters
     ----------
     normalize : {"trace", "mean_diagonal", "unit_diagonal", None}, default="mean_diagonal"
-        What becomes one on the training samples: the trace, the mean of the diagonal, or its every entry.
+        What becomes one on the training samples: the trace, the mean of the diagonal, or the every entry.
     center : bool, default=False
-        Whether the training mean is subtracted in the feature space of each kernel first.
+        Whether the training mean is subtracted in the feature space of every kernel first.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class StackSamples(RowData):
         return replace(self, stack=None)
 
     def columns_among(self, other: StackSamples) -> Array:
-        """Return the columns of this side's matrices that hold the samples of ``other``, (n_other,) int."""
+        """Return the columns of the side's matrices that hold the samples of ``other``, (n_other,) int."""
         if self.matrices.is_square:
             return self.matrices._columns_of(other.ids)
         if other.positions is None:
@@ -113,7 +113,7 @@ class StackKernels(RawKernels[StackSamples]):
         return len(self.training_ids)
 
     def prepare(self, X: object) -> PreparedRows[StackSamples]:
-        """Check samples: of the stack that was fitted, or with kernels between them and its training samples."""
+        """Check samples: of the stack fitted, or with kernels between them and the training samples."""
         stack = as_kernel_stack(X, square=False)
         kernels = self._find_kernels(stack)
         stack._columns_of(self.training_ids)
@@ -126,7 +126,7 @@ class StackKernels(RawKernels[StackSamples]):
     def evaluate(
         self, left: Side[StackSamples], right: Side[StackSamples], same: bool, kernels: Array, out: Array
     ) -> None:
-        """Write entries of these kernels to ``out``, read from the matrices of either side."""
+        """Write entries of the kernels to ``out``, read from the matrices of either side."""
         a, b = left.data, right.data
         if a.stack is None:
             if b.stack is None:
@@ -144,7 +144,7 @@ class StackKernels(RawKernels[StackSamples]):
         return rows.data.matrices._self_kernels()[rows.data.kernel_ids[kernels]].astype(np.float64)
 
     def row_means(self, rows: PreparedRows[StackSamples], training: PreparedRows[StackSamples] | None = None) -> Array:
-        """Return the mean of each kernel of every sample with the training samples, (M, n), kernel by kernel."""
+        """Return the mean of every kernel of every sample with the training samples, (M, n), kernel by kernel."""
         data = rows.data
         columns = data.matrices._columns_of(self.training_ids)
         means = np.empty((len(self.names), rows.n_samples))
@@ -153,7 +153,7 @@ class StackKernels(RawKernels[StackSamples]):
         return means
 
     def held(self, data: StackSamples) -> HeldGrams | None:
-        """Return the matrices of the stack, if all of them are meant, in their order, or one alone."""
+        """Return the matrices of the stack, if all are meant, in their order, or one alone."""
         first, count = int(data.kernel_ids[0]), len(data.kernel_ids)
         if count != 1 and not np.array_equal(data.kernel_ids, np.arange(data.matrices.n_kernels)):
             return None
@@ -167,7 +167,7 @@ class StackKernels(RawKernels[StackSamples]):
         return replace(self, names=names, kernel_ids=self.kernel_ids[kernels], probe=self.probe[kernels])
 
     def narrow(self, data: object, places: list[int]) -> StackSamples:
-        """Return the samples with these kernels."""
+        """Return the samples with the kernels."""
         if not isinstance(data, StackSamples):
             raise InvalidInputError(OTHER_BANK)
         return replace(data, kernel_ids=data.kernel_ids[places])

@@ -1,4 +1,4 @@
-"""Precomputed kernels as one sample-indexed object that cross-validation can slice on both sample axes."""
+"""Precomputed kernels as a single sample-indexed object that cross-validation can slice on both sample axes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class KernelStack:
 
     Indexing takes samples and returns a view on the same matrices, which keeps the kernels of the chosen samples with
     *all* others. So ``train_test_split``, ``cross_val_score``, ``GridSearchCV`` and the like work: an estimator fits on
-    the kernels among its training samples and predicts from those between new and training samples.
+    the kernels among the training samples and predicts from those between new and training samples.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class KernelStack:
             Columns in the order of the training samples given to ``fit``.
         names : sequence of str, optional
         diagonal : array_like of shape (M, n_new), optional
-            Kernel of each new sample with itself; only needed for unit-diagonal normalization.
+            Kernel of every new sample with itself; only needed for unit-diagonal normalization.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class KernelStack:
 
     @property
     def _named(self) -> bool:
-        """Whether the names were chosen by somebody, so that kernels may be found by them."""
+        """Whether the names were chosen by somebody, so kernels may be found by them."""
         return self._names != _kernel_names(None, len(self._names))
 
     @property
@@ -137,7 +137,7 @@ class KernelStack:
 
     @property
     def n_samples(self) -> int:
-        """Number of samples in this view."""
+        """Number of samples in the view."""
         return len(self._rows)
 
     @property
@@ -147,7 +147,7 @@ class KernelStack:
 
     @property
     def is_square(self) -> bool:
-        """Whether the kernels among these samples are known; False for new samples against training samples."""
+        """Whether the kernels among the samples are known; False for new samples against training samples."""
         return self._columns is None
 
     @property
@@ -198,7 +198,7 @@ class KernelStack:
         return self._base
 
     def square(self) -> Array:
-        """Return the kernels among these samples, (M, n, n); for the whole stack a read-only view.
+        """Return the kernels among the samples, (M, n, n); for the whole stack a read-only view.
 
         Raises
         ------
@@ -223,15 +223,15 @@ class KernelStack:
             )
 
     def against(self, training_ids: object, positions: object = None) -> Array:
-        """Return the kernels between these samples and the training samples, (M, n, n_train).
+        """Return the kernels between the samples and the training samples, (M, n, n_train).
 
         Parameters
         ----------
         training_ids : (n_train,) int
-            ``sample_ids`` of the stack that was fitted. A square stack is read at these samples; the columns of a
-            rectangular one are the training samples in their order.
+            ``sample_ids`` of the stack fitted. A square stack is read at the samples; the columns of a rectangular one
+            are the training samples in their order.
         positions : (k,) int, optional
-            Only these training samples, such as the support; counted from 0 in ``training_ids``.
+            Only the training samples, for example the support; counted from 0 in ``training_ids``.
 
         Returns
         -------
@@ -240,7 +240,7 @@ class KernelStack:
         Raises
         ------
         InvalidInputError
-            If the training samples are not in this stack.
+            If the training samples are not in the stack.
 
         Examples
         --------
@@ -270,7 +270,7 @@ class KernelStack:
         return ids if positions is None else ids[positions]
 
     def _training_columns(self) -> Array:
-        """Return the columns of a rectangular stack in the order of its training samples, (n_train,) int."""
+        """Return the columns of a rectangular stack in the order of the training samples, (n_train,) int."""
         return self._rows.copy() if self._columns is None else self._columns.copy()
 
     def _block(self, kernels: slice | list[int] | Array, rows: Array, columns: Array) -> Array:
@@ -281,7 +281,7 @@ class KernelStack:
         return self._base[np.ix_(np.arange(self.n_kernels)[kernels], rows, columns)]
 
     def _self_kernels(self) -> Array:
-        """Return the kernel of each sample with itself, (M, n)."""
+        """Return the kernel of every sample with itself, (M, n)."""
         if self._among:
             return self._base[:, self._rows, self._rows]
         if self._diagonal is None:
@@ -298,7 +298,7 @@ def are_kernels(X: object) -> TypeGuard[KernelStack]:
 
 
 def as_kernel_stack(X: object, *, square: bool = True) -> KernelStack:
-    """Return precomputed kernels as a stack: a KernelStack as it is, (M, N, N) to fit, (M, n_new, n_train) else."""
+    """Return precomputed kernels as a stack: a KernelStack unchanged, (M, N, N) to fit, (M, n_new, n_train) else."""
     if are_kernels(X):
         return X
     return KernelStack._of_one_fit(X) if square else KernelStack.rectangular(X)

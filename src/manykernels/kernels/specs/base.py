@@ -36,7 +36,7 @@ def register_kernel(cls: SpecClass) -> SpecClass:
     Raises
     ------
     InvalidInputError
-        If another class already has this kind.
+        If another class already has the kind.
 
     Returns
     -------
@@ -63,7 +63,7 @@ class KernelSpec(ABC):
     """A positive semidefinite kernel as a frozen set of hyper-parameters.
 
     A concrete kernel is a frozen dataclass decorated with :func:`register_kernel`; it defines ``kind`` and
-    ``__call__``, and ``diag`` where that is cheaper than small blocks of the matrix. Widths among its fields, those of
+    ``__call__``, and ``diag`` where that is cheaper than small blocks of the matrix. Widths among the fields, those of
     kernels inside it too, may be medians of distances in its ``metric``. Specs are equal when their class and fields
     are; they are hashable and combine with ``+`` and ``*``.
 
@@ -194,11 +194,11 @@ class KernelSpec(ABC):
 
     @property
     def column_widths(self) -> tuple[float, ...] | None:
-        """Widths that divide the columns before anything else is computed; None: the columns as they are."""
+        """Widths that divide the columns before anything else is computed; None: the columns unchanged."""
         return None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what makes the kernel, without what was computed from it: a fit leaves its parameters as they were."""
+        """Return what makes the kernel, without what was computed from it: a fit leaves the parameters as they were."""
         return {
             name: value
             for name, value in vars(self).items()
@@ -212,12 +212,12 @@ class KernelSpec(ABC):
 
     @cached_property
     def label(self) -> str:
-        """Short text that names the kernel and its hyper-parameters."""
+        """Short text that names the kernel and the hyper-parameters."""
         values = (f"{field.name}={format_value(getattr(self, field.name))}" for field in fields(self))
         return f"{self.kind}({', '.join(values)})"
 
     def resolve(self, medians: MedianDistances) -> KernelSpec:
-        """Return this kernel with every width a number, using the median distances of the training points.
+        """Return the kernel with every width a number, using the median distances of the training points.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class KernelSpec(ABC):
         return tuple(self._resolved(item, medians) for item in value) if isinstance(value, tuple) else value
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
-        """Raise ``InvalidInputError`` if this kernel cannot act on ``n_columns`` columns.
+        """Raise ``InvalidInputError`` if the kernel cannot act on ``n_columns`` columns.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class KernelSpec(ABC):
         return
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the kernel as a JSON-able dictionary; :func:`spec_from_dict` is its inverse.
+        """Return the kernel as a JSON-able dictionary; :func:`spec_from_dict` is the inverse.
 
         Returns
         -------

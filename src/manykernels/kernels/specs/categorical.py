@@ -1,6 +1,6 @@
 """Kernels of categories and bins: Overlap (equal or not), Ordinal (how far apart in an order), Missing (known or not).
 
-`Binned` is a kernel of one column as its bins of equal counts show it: on ranks, and of mean zero if centered.
+`Binned` is a kernel of a single column as the bins of equal counts show it: on ranks, and of mean zero if centered.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class Overlap(KernelSpec):
     """Overlap (Dirac) kernel: the share of columns in which two rows agree, ``k(x, z) = mean_j [x_j = z_j]``.
 
     Reads columns of any kind: text, booleans, categories, numbers. A category that no training row has agrees with
-    nothing, so that the kernel of a new row with it is zero in that column: the model says nothing of what is new.
+    nothing, so the kernel of a new row with it is zero in that column: the model says nothing of what is new.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Overlap(KernelSpec):
 class Ordinal(KernelSpec):
     """Ordinal kernel: nearness of ranks, ``k(x, z) = mean_j max(0, 1 - |x_j - z_j|)`` with ranks between 0 and 1.
 
-    The ranks of an ordered categorical are spread evenly from 0, its first category, to 1, its last: neighbors are
+    The ranks of an ordered categorical are spread evenly from 0, the first category, to 1, the last: neighbors are
     alike, the two ends are not. Numbers are taken as they are (possibly standardized).
 
     Examples
@@ -97,8 +97,8 @@ class Ordinal(KernelSpec):
 class Missing(KernelSpec):
     """Kernel of missingness: the share of columns that both rows lack, ``k(x, z) = mean_j m(x_j) m(z_j)``.
 
-    ``m`` is 1 where a value is missing and 0 where it is known, so that the kernel says something of rows with gaps
-    only. A bank with ``missing="indicator"`` adds one for every pattern of gaps. Called on numbers, NaN is missing.
+    ``m`` is 1 where a value is missing and 0 where it is known, so the kernel says something of rows with gaps only. A
+    bank with ``missing="indicator"`` adds one for every pattern of gaps. Called on numbers, NaN is missing.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class Missing(KernelSpec):
         return left @ right.T / max(first.shape[1], 1)
 
     def diag(self, A: Array) -> Array:
-        """Return the share of columns that each row lacks, (n,)."""
+        """Return the share of columns that every row lacks, (n,)."""
         points = as_points(A)
         return _missing(points).sum(axis=1) / max(points.shape[1], 1)
 
@@ -130,7 +130,7 @@ def places_among(levels: Array, values: Array) -> Array:
 
 
 def _share_known(points: Array) -> Array:
-    """Return the share of columns of each row that hold a category seen in training."""
+    """Return the share of columns of every row that hold a category seen in training."""
     return (points != UNSEEN).sum(axis=1) / max(points.shape[1], 1)
 
 
@@ -146,17 +146,17 @@ SUM_TOL = 1e-6  # of shares, which sum to one
 @register_kernel
 @dataclass(frozen=True)
 class Binned(KernelSpec):
-    r"""A kernel of one column on the middle ranks of bins of equal counts, ``k(x, z) = base(r(x), r(z))``.
+    r"""A kernel of a single column on the middle ranks of bins of equal counts, ``k(x, z) = base(r(x), r(z))``.
 
     The bins, at most ``bins``, are learned from training rows, as trees on histograms learn theirs: every function of
-    the kernel is constant on a bin. With :math:`q_a` the share of the rows in bin ``a``, its rank is
-    :math:`r_a = \sum_{b < a} q_b + q_a / 2`, between 0 and 1 whatever the scale and the outliers of the column. A
-    column of two values has two bins.
+    the kernel is constant on a bin. With :math:`q_a` the share of the rows in bin ``a``, the rank is :math:`r_a =
+    \sum_{b < a} q_b + q_a / 2`, between 0 and 1 whatever the scale and the outliers of the column. A column of two
+    values has two bins.
 
     Parameters
     ----------
     base : KernelSpec
-        A kernel of one number; widths are in units of ranks.
+        A kernel of a single number; widths are in units of ranks.
     bins : int, default=24
         At most 500.
     center : bool, default=True
@@ -165,7 +165,7 @@ class Binned(KernelSpec):
     edges : tuple of float, optional
         Between the bins, increasing; learned by :meth:`KernelBank.fit` where it is None.
     shares : tuple of float, optional
-        Of the rows in each bin; one more than edges.
+        Of the rows in every bin; one more than edges.
 
     Raises
     ------
@@ -184,7 +184,7 @@ class Binned(KernelSpec):
     Notes
     -----
     Lou, Caruana, Gehrke and Hooker, Accurate intelligible models with pairwise interactions (2013), bin columns in the
-    same way; Gu, Smoothing spline ANOVA models (2013), section 2.4, centers kernels so that products are interactions.
+    same way; Gu, Smoothing spline ANOVA models (2013), section 2.4, centers kernels so products are interactions.
     """
 
     kind: ClassVar[str] = "binned"
@@ -232,13 +232,13 @@ class Binned(KernelSpec):
         return medians.resolved[self]
 
     def _on(self, edges: Array, shares: Array) -> Self:
-        """Return the kernel on these bins."""
+        """Return the kernel on the bins."""
         ranks = MedianDistances(np.repeat(_ranks(shares), np.maximum(np.rint(1000 * shares), 1).astype(int))[:, None])
         found = self.base.resolve(ranks) if self.base.pending else self.base
         return replace(self, base=found, edges=tuple(edges.tolist()), shares=tuple(shares.tolist()))
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
-        """Raise if there is not one column."""
+        """Raise if there is not a single column."""
         if n_columns != 1:
             raise InvalidInputError(
                 f"{name} has bins of one column, but it has {n_columns}. Take KernelBank.per_feature, or "

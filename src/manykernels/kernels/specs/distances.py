@@ -36,8 +36,8 @@ PointsOf: TypeAlias = Callable[[tuple[int, ...]], Any]  # the rows that have the
 def squared_distances(A: Array, B: Array, a_norms: Array, b_norms: Array) -> Array:
     """Return ``||a_i - b_j||^2``, symmetric with a zero diagonal when ``A is B``.
 
-    One column is subtracted exactly. More columns use ``||a||^2 + ||b||^2 - 2 <a, b>``, one matrix product; pairs that
-    are near compared with their norms lose digits there and are recomputed by subtraction.
+    One column is subtracted exactly. More columns use ``||a||^2 + ||b||^2 - 2 <a, b>``, a single matrix product; pairs
+    that are near compared with their norms lose digits there and are recomputed by subtraction.
     """
     if A.shape[1] == 1:
         difference = A - B[:, 0]
@@ -136,8 +136,8 @@ MIX = np.uint64(0x9E3779B97F4A7C15)
 def shuffled_by_content(points: Array) -> Array:
     """Return positions of rows in an order that is as if drawn, but the same wherever the rows stand, (n,).
 
-    Equal rows are told apart by how many there were before, so that a part of the order holds as many of them as a
-    draw would.
+    Equal rows are told apart by how many there were before, so a part of the order holds as many of them as a draw
+    would.
     """
     largest = np.abs(points).max(axis=0, initial=0.0)
     with np.errstate(over="ignore"):
@@ -195,7 +195,7 @@ class MedianWidth:
 
 
 class MedianDistances:
-    """What kernels learn from one set of training points, computed once when first asked for.
+    """What kernels learn from a single set of training points, computed once when first asked for.
 
     The median distance per metric, and bins of equal counts of single columns, for which there may be ``many`` more
     points. Those of single columns are asked of ``column``, where several sets of columns share them.
@@ -333,7 +333,7 @@ def middle_gaps(values: Array, n_steps: int) -> tuple[Array, int, int]:
     """Return a few differences of sorted values, and the places of the two middle ones of all in the order of these.
 
     Bisection finds bounds with few pairs between them: the median is the same number as that of all differences. If it
-    is zero, that of the others is meant; there are none if all values are equal.
+    is zero, that of the rest is meant; there are none if all values are equal.
     """
     n_pairs = len(values) * (len(values) - 1) // 2
     n_equal = pairs_within(values, 0.0)
@@ -365,7 +365,7 @@ def middle_gaps(values: Array, n_steps: int) -> tuple[Array, int, int]:
 
 
 def _sparse_distances(points: SparsePoints, metric: str) -> Array:
-    """Return the distances between sparse rows, each pair once."""
+    """Return the distances between sparse rows, every pair once."""
     if metric != "euclidean":
         raise InvalidInputError(f"Sparse rows have no {metric} distances here: give the width as a number.")
     norms = points.squared_norms

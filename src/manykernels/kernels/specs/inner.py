@@ -20,14 +20,14 @@ from manykernels.validation.arrays import Array, check_count, check_positive
 class WeightedPolynomial(KernelSpec):
     """Polynomial kernel with a weight a column, ``k(x, z) = (sum_j weights_j x_j z_j + offset)^degree``.
 
-    It is the sum of all products of ``degree`` linear kernels of single columns, each with the product of its weights.
+    It is the sum of all products of ``degree`` linear kernels of single columns, each with the product of the weights.
 
     Parameters
     ----------
     degree : int
         At least 1.
     weights : sequence of float
-        One non-negative weight per column of the selection, in its order.
+        One non-negative weight per column of the selection, in the order.
     offset : float, default=0.0
         Non-negative; the weight of the constant kernel, which brings in products of fewer columns.
 
@@ -204,7 +204,7 @@ class Cosine(KernelSpec):
         return first @ second.T
 
     def diag(self, A: Array) -> Array:
-        """Return 1 for rows that are not zero, 0 for rows that are, (n,)."""
+        """Return 1 for rows not zero, 0 for rows that are, (n,)."""
         return np.any(as_points(A), axis=1, keepdims=True)[:, 0].astype(np.float64)
 
 
@@ -225,7 +225,7 @@ class Tanimoto(KernelSpec):
     Notes
     -----
     L. Ralaivola, S. J. Swamidass, H. Saigo, P. Baldi, "Graph kernels for chemical informatics", Neural Networks 18
-    (2005). It is positive semidefinite on all real columns: ``sum_k <x, z>^k / (||x||^2 + ||z||^2)^k``, each term a
+    (2005). It is positive semidefinite on all real columns: ``sum_k <x, z>^k / (||x||^2 + ||z||^2)^k``, every term a
     product of kernels.
     """
 
@@ -238,7 +238,7 @@ class Tanimoto(KernelSpec):
         return np.divide(common, either, out=np.zeros_like(common), where=either > 0)
 
     def diag(self, A: Array) -> Array:
-        """Return 1 for rows that are not zero, 0 for rows that are, (n,)."""
+        """Return 1 for rows not zero, 0 for rows that are, (n,)."""
         return np.any(as_points(A), axis=1).astype(np.float64)
 
 

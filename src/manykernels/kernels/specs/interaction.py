@@ -22,8 +22,8 @@ from manykernels.validation.arrays import Array, check_count, check_finite, chec
 class ColumnPower(KernelSpec):
     """Linear kernel of powers, ``sum_j phi(x_j) phi(z_j)`` with ``phi(x) = ((x / unit)^degree - center) / scale``.
 
-    On one column, the kernel of a normalized power, of which products are made: ``scale`` is the root mean square of
-    what it divides, so that the kernel has a mean diagonal of one.
+    On a single column, the kernel of a normalized power, of which products are made: ``scale`` is the root mean square
+    of what it divides, so the kernel has a mean diagonal of one.
 
     Parameters
     ----------
@@ -97,18 +97,18 @@ class Interaction(KernelSpec):
     """Product of kernels on chosen columns, ``k(x, z) = prod_p k_p(x[columns_p], z[columns_p])``.
 
     Columns are positions among the columns that the kernel is given, not among those of the table. A part may occur
-    more than once. Linear parts of one column each make the kernel of a monomial, which has rank one and is evaluated
-    as such. Without parts the kernel is the constant one.
+    more than once. Linear parts of a single column every make the kernel of a monomial, which has rank one and is
+    evaluated as such. Without parts the kernel is the constant one.
 
     Parameters
     ----------
     parts : tuple of (KernelSpec, tuple of int)
-        The factors and the columns of each.
+        The factors and the columns of every.
 
     Raises
     ------
     InvalidInputError
-        If a part is no pair of a kernel and at least one non-negative position, or its kernel cannot act on as many
+        If a part is no pair of a kernel and at least one non-negative position, or the kernel cannot act on as many
         columns.
 
     Examples
@@ -140,7 +140,7 @@ class Interaction(KernelSpec):
 
     @property
     def is_monomial(self) -> bool:
-        """Whether every part is the linear kernel, or a power, of one column."""
+        """Whether every part is the linear kernel, or a power, of a single column."""
         return all(_is_column(part) for part in self.parts)
 
     @property
@@ -155,7 +155,7 @@ class Interaction(KernelSpec):
         return self.named([f"x{position}" for position in range(size)])
 
     def named(self, names: Sequence[str]) -> str:
-        """Return the label with the names of the columns, such as ``age x dose x dose``; ``"1"`` without parts.
+        """Return the label with the names of the columns, for example ``age x dose x dose``; ``"1"`` without parts.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class Interaction(KernelSpec):
         )
 
     def resolve(self, medians: MedianDistances) -> Self:
-        """Return the kernel with every width a number; each part's from the median distance in its own columns."""
+        """Return the kernel with every width a number; every part's from the median distance in its own columns."""
         return replace(
             self, parts=tuple((spec.resolve(medians.take(columns)), columns) for spec, columns in self.parts)
         )
@@ -189,7 +189,7 @@ class Interaction(KernelSpec):
             )
 
     def reads(self, column: int) -> frozenset[str]:
-        """Kinds of columns that every part on this column can read; any kind where no part is."""
+        """Kinds of columns that every part on the column can read; any kind where no part is."""
         kinds = ANY_COLUMN
         for spec, columns in self.parts:
             for place in (at for at, position in enumerate(columns) if position == column):
@@ -197,7 +197,7 @@ class Interaction(KernelSpec):
         return kinds
 
     def features(self, A: Array) -> Array:
-        """Return the product of the parts of one feature, as ``prod_p x[column_p]`` of linear ones, (n,) float64.
+        """Return the product of the parts of a single feature, as ``prod_p x[column_p]`` of linear ones, (n,) float64.
 
         Parameters
         ----------

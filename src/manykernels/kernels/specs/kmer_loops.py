@@ -17,7 +17,7 @@ AT_ONCE = 2**13  # places that are written before they are used: they stay in th
 
 @compiled(inline="always")
 def place_of(word: Any, n_places: int, mask: Any, seed: Any) -> Any:
-    """Return the place of a word: its number where there are places enough, else a hash of it (splitmix64).
+    """Return the place of a word: the number where there are places enough, else a hash of it (splitmix64).
 
     ``mask`` is ``n_places - 1`` of a power of two, else 0: it takes the place of a division.
     """
@@ -53,7 +53,7 @@ def words_of(
     row: Array, start: int, code: int, longest: int, size: int, masks: Array, kept: int, mismatches: int,
     words: Array, used: Array,
 ) -> int:  # fmt: skip
-    """Write the words that a window shows, which has this code, into ``words``; return how many."""
+    """Write the words that a window shows, which has the code, into ``words``; return how many."""
     if masks.shape[1]:
         for mask in range(masks.shape[0]):
             word = 0
@@ -316,7 +316,7 @@ def gather(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool, t
 
 @compiled()
 def list_places(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool) -> tuple[Array, Array, Array]:
-    """Return the places of all sequences one after the other, the roots of weights (none if all are one), and ends."""
+    """Return the places of all sequences in turn, the roots of weights (none if all are one), and ends."""
     step, places, roots, words, used = room_of(plan, a_window)
     several = plan[1].size > 1
     size = 16 + codes.size * (2 if both else 1)

@@ -65,7 +65,7 @@ class Kmers(ObjectKernel):
     reverse_complement : bool, default=False
         Whether the other strand is read too ("dna" and "rna").
     unknown : {"error", "skip"}, default="error"
-        What letters outside the alphabet mean, such as N: windows that hold one are left out by "skip".
+        What letters outside the alphabet mean, for example N: windows that hold one are left out by "skip".
     n_features : int, default=2**22
         Words beyond so many share places by a hash, which is a kernel too.
     seed : int, default=0
@@ -90,7 +90,7 @@ class Kmers(ObjectKernel):
     Notes
     -----
     Of k letters in an alphabet of A, ``A**k`` words; positional ones have as many a place. The first ``n_features`` of
-    them have places of their own.
+    them have separate places.
     """
 
     kind: ClassVar[str] = "kmers"
@@ -212,7 +212,7 @@ class Kmers(ObjectKernel):
         return plan, max(words, len(masks)), self.reverse_complement
 
     def sizes(self, objects: object) -> tuple[float, float]:
-        """Return how many places a sequence is counted at, and the bytes of what is known of it beside its letters."""
+        """Return how many places a sequence is counted at, and the bytes of what is known of it beside the letters."""
         codes, starts = self.encoded(objects)
         plan, a_window, both = self._loop
         each = len(codes) / max(len(starts) - 1, 1) * len(plan[1]) * max(a_window, 1) * (2 * plan[6] + 1) * (1 + both)
@@ -252,7 +252,7 @@ class Kmers(ObjectKernel):
 
 
 def _table(letters: str) -> Array:
-    """Return the number of each of 256 characters, 255 for those that are no letters."""
+    """Return the number of every of 256 characters, 255 for those that are no letters."""
     table = np.full(256, kmer_loops.UNKNOWN, dtype=np.uint8)
     for code, letter in enumerate(letters):
         if letter.lower() not in letters and len(letter.lower()) == 1 and ord(letter.lower()) < 256:
@@ -265,7 +265,7 @@ def _table(letters: str) -> Array:
 class KmerRows(FeatureRows):
     """Sequences as letters: their features are counted whenever they are needed, and take no memory.
 
-    Those that are needed again and again may be listed, at four bytes a window and word.
+    Those needed again and again may be listed, at four bytes a window and word.
     """
 
     def __init__(self, codes: Array, starts: Array, loop: tuple[kmer_loops.Plan, int, bool], normalized: bool) -> None:

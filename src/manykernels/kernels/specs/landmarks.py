@@ -1,15 +1,15 @@
 r"""A kernel as a few points of the training rows show it, landmarks or knots: of finite rank, so factors are exact.
 
-Of one column, with knots ``t_1 < ... < t_r`` among the training values, functions may keep a shape everywhere: rise,
-fall, be convex or concave. They are those of the base kernel between which lines are drawn,
-``f(x) = sum_k h_k(x) f(t_k)`` with the hat functions ``h_k``, and their norm is the smallest of any function of the
-base kernel through ``f(t_1), ..., f(t_r)``:
+Of a single column, with knots ``t_1 < ... < t_r`` among the training values, functions may keep a shape everywhere:
+rise, fall, be convex or concave. They are those of the base kernel between which lines are drawn, ``f(x) = sum_k h_k(x)
+f(t_k)`` with the hat functions ``h_k``, and their norm is the smallest of any function of the base kernel through
+``f(t_1), ..., f(t_r)``:
 
 .. math:: k(x, z) = h(x)' K_{tt} h(z) = \phi(x)'\phi(z), \qquad \phi(x) = C' h(x), \quad K_{tt} = C C'
 
-A line through knots rises where its values at knots do, and is convex where its slopes rise from knot to knot, so that
-the shape is ``G v >= 0`` of the coefficients ``v`` of ``f = phi'v``, finitely many inequalities, and holds between
-knots as it does at them. Beyond the knots functions are constant, or go on as lines if they are convex or concave.
+A line through knots rises where the values at knots do, and is convex where the slopes rise from knot to knot, so the
+shape is ``G v >= 0`` of the coefficients ``v`` of ``f = phi'v``, finitely many inequalities, and holds between knots as
+it does at them. Beyond the knots functions are constant, or go on as lines if they are convex or concave.
 """
 
 from collections.abc import Iterable
@@ -36,15 +36,15 @@ class Landmarks(KernelOfFeatures):
     r"""A kernel projected on landmarks, ``k(x, z) = base(x, P) base(P, P)^-1 base(P, z)``.
 
     A sum of such kernels is what machines on Nystroem features fit. The rank is at most the number of landmarks, so
-    that kernels of many columns, which act in interactions of every order, can be held as factors that leave nothing
-    out. Landmarks are training rows drawn by what they hold: other orders of the rows give the same. Columns are
-    divided by their standard deviation, those of two values by the difference of these, before the base sees them; one
-    may be stretched, in which the kernel is then sharper than in the others.
+    kernels of many columns, which act in interactions of every order, can be held as factors that leave nothing out.
+    Landmarks are training rows drawn by what they hold: other orders of the rows give the same. Columns are divided by
+    their standard deviation, those of two values by the difference of these, before the base sees them; one may be
+    stretched, in which the kernel is then sharper than in the rest.
 
     Parameters
     ----------
     base : KernelSpec
-        Its width is in units of the divided columns.
+        The width is in units of the divided columns.
     count : int, default=300
         Of landmarks, at most 2000.
     stretched : int, optional
@@ -52,11 +52,11 @@ class Landmarks(KernelOfFeatures):
     stretch : float, default=4.0
         What that column is multiplied by.
     center : bool, default=True
-        Whether functions have mean zero over the landmarks, so that constants are left to the intercept.
+        Whether functions have mean zero over the landmarks, so constants are left to the intercept.
     points : tuple of tuple of float, optional
         The landmarks; learned by :meth:`KernelBank.fit` where it is None.
     units : tuple of float, optional
-        What each column is multiplied by, 0 for one that does not vary; learned with the landmarks.
+        What every column is multiplied by, 0 for one that does not vary; learned with the landmarks.
 
     Raises
     ------
@@ -182,7 +182,7 @@ class Landmarks(KernelOfFeatures):
 
 
 def column_units(rows: Array) -> Array:
-    """Return what makes standard deviations, or the difference of the only two values, one; 0 for one value."""
+    """Return what makes standard deviations, or the difference of the only two values, one; 0 for a single value."""
     units = np.zeros(rows.shape[1])
     for j, column in enumerate(rows.T):
         levels = np.unique(column)
@@ -200,7 +200,7 @@ ROUNDING = 1e-12  # of the largest value of a function of norm one: inequalities
 @register_kernel
 @dataclass(frozen=True)
 class Shaped(KernelOfFeatures):
-    r"""A kernel of one column whose functions rise, fall, are convex or concave: lines between knots.
+    r"""A kernel of a single column whose functions rise, fall, are convex or concave: lines between knots.
 
     Functions have values of functions of the base kernel at knots, quantiles of the training rows, and are lines
     between them; the shape holds at every value of the column, also between knots and beyond the training rows. There
@@ -210,12 +210,12 @@ class Shaped(KernelOfFeatures):
     Parameters
     ----------
     base : KernelSpec
-        A kernel of one number.
+        A kernel of a single number.
     shape : str or sequence of str
-        ``"increasing"``, ``"decreasing"``, ``"convex"`` or ``"concave"``, or two of them that can hold together, such
-        as ``"increasing and concave"``.
+        ``"increasing"``, ``"decreasing"``, ``"convex"`` or ``"concave"``, or two of them that can hold together, for
+        example ``"increasing and concave"``.
     knots : int, default=32
-        At most 500. A column of no more values has its knots there.
+        At most 500. A column of no more values has the knots there.
     points : tuple of float, optional
         The knots, increasing; learned by :meth:`KernelBank.fit` where it is None.
 
@@ -239,7 +239,7 @@ class Shaped(KernelOfFeatures):
     Notes
     -----
     Only kernels held as factors have shapes, so that ``representation`` is ``"auto"`` or ``"factored"``. As a kernel by
-    itself it is that of its functions of any shape.
+    itself it is that of the functions of any shape.
     """
 
     kind: ClassVar[str] = "shaped"
@@ -288,7 +288,7 @@ class Shaped(KernelOfFeatures):
         return replace(self, base=base, points=tuple(points))
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
-        """Raise if there is not one column."""
+        """Raise if there is not a single column."""
         if n_columns != 1:
             raise InvalidInputError(
                 f"{name} has the shape {self.shape!r}, which functions of one column have, but it has {n_columns}. "

@@ -19,7 +19,7 @@ Ralaivola, Swamidass, Saigo, Baldi, "Graph kernels for chemical informatics", Ne
 Of graphs: counts of Weisfeiler-Lehman labels, or of shortest paths between labels.
 
     subtree          phi counts the labels of nodes after 0, 1, ..., ``depth`` rounds, in which a node's label becomes
-                     the hash of its own and of the sorted labels of its neighbors
+                     the hash of its own and of the sorted labels of the neighbors
     shortest_path    phi counts unordered pairs of nodes by (label, label, length of the shortest path)
 
 Shervashidze, Schweitzer, van Leeuwen, Mehlhorn, Borgwardt, J. Mach. Learn. Res. 12 (2011); Borgwardt, Kriegel, ICDM
@@ -75,7 +75,7 @@ class FeatureRows:
         return np.asarray(self._matrix @ w)
 
     def keep(self, room: int) -> int:
-        """Have features at hand that are needed again and again, in so many bytes; return how many more they take."""
+        """Have features at hand needed again and again, in so many bytes; return how many more they take."""
         return 0
 
     def rows(self, index: slice | Array) -> csr_array:
@@ -85,7 +85,7 @@ class FeatureRows:
 
 @dataclass(frozen=True)
 class ObjectKernel(KernelSpec):
-    """A kernel of one column of objects: inner products of sparse features.
+    """A kernel of a single column of objects: inner products of sparse features.
 
     A concrete kernel is a frozen dataclass that defines ``kind`` and `features`, and is registered as any other.
     Objects come as a column of a DataFrame, or to the kernel itself as a list; None and NaN have no features.
@@ -155,7 +155,7 @@ class ObjectKernel(KernelSpec):
 
     @property
     def explicit(self) -> bool:
-        """Whether the kernel is the inner product of its features, not another function of them."""
+        """Whether the kernel is the inner product of the features, not another function of them."""
         return True
 
     @property
@@ -185,7 +185,7 @@ class ObjectKernel(KernelSpec):
         return points.squared_norms
 
     def points(self, objects: object) -> SparsePoints:
-        """Return objects as rows of features; those that are already stay as they are."""
+        """Return objects as rows of features; those that are already stay unchanged."""
         return objects if isinstance(objects, SparsePoints) else SparsePoints.of(self.features(objects))
 
     def __call__(self, A: object, B: object = None) -> Array:
@@ -233,7 +233,7 @@ def check_strings(objects: Array, kernel: str, noun: str, *, empty: bool = False
 
 
 def unit_rows(matrix: csr_array) -> csr_array:
-    """Return rows divided by their lengths; rows of zeros stay as they are."""
+    """Return rows divided by their lengths; rows of zeros stay unchanged."""
     lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
     scaled = (diags_array(np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)) @ matrix).tocsr()
     scaled.sort_indices()
@@ -459,7 +459,7 @@ def _subtrees(labels: list[str], edges: list[tuple[int, int]], depth: int) -> Co
 
 
 def _paths(labels: list[str], edges: list[tuple[int, int]], depth: int) -> Counter[int]:
-    """Count pairs of nodes that a path joins, by their labels and its length."""
+    """Count pairs of nodes that a path joins, by their labels and the length."""
     n = len(labels)
     ends = np.array(edges, dtype=np.int64).reshape(-1, 2)
     joined = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n, n))
@@ -491,7 +491,7 @@ class Fingerprint(ObjectKernel):
     n_features : int, default=4096
         Places; positions beyond share them, modulo their number.
     normalized : bool, default=True
-        Whether features of the linear kernel have unit length; the others are one for equal molecules in any case.
+        Whether features of the linear kernel have unit length; the rest are one for equal molecules in any case.
 
     Raises
     ------
@@ -545,7 +545,7 @@ class Fingerprint(ObjectKernel):
         return self._featured(*self._table(objects))
 
     def read(self, objects: object, shared: dict[Any, Any] | None = None) -> FeatureRows:
-        """Return molecules to work with; kernels of one column read them once."""
+        """Return molecules to work with; kernels of a single column read them once."""
         shared, found = {} if shared is None else shared, as_objects(objects)
         if self.feature_map not in shared:
             smiles = any(isinstance(item, str) for item in found)  # whose fingerprints are the kernel's own
@@ -556,7 +556,7 @@ class Fingerprint(ObjectKernel):
         return shared[self.feature_map]
 
     def _table(self, objects: object) -> tuple[Array, Array, Array]:
-        """Return positions and counts of all molecules one after the other, and where each begins."""
+        """Return positions and counts of all molecules in turn, and where each begins."""
         counts = self._counted(as_objects(objects))
         starts = np.concatenate([[0], np.cumsum([len(each) for each in counts])]).astype(np.int64)
         places = np.fromiter((j for each in counts for j in each), dtype=np.int64, count=starts[-1])
@@ -651,7 +651,7 @@ def _given(item: Any, row: int) -> Mapping[int, float]:
 def minimum_sums(
     starts: Array, places: Array, counts: Array, others: Array, at: Array, values: Array, work: Array, out: Array
 ) -> None:
-    """Set ``out[i, k]`` to ``sum_j min(a_ij, b_kj)`` of sparse rows; ``work``, of zeros, has room for one row."""
+    """Set ``out[i, k]`` to ``sum_j min(a_ij, b_kj)`` of sparse rows; ``work``, of zeros, has room for a single row."""
     for i in range(starts.size - 1):
         for j in range(starts[i], starts[i + 1]):
             work[places[j]] = counts[j]

@@ -213,7 +213,7 @@ class ArdGaussian(RadialSpec):
     Parameters
     ----------
     widths : sequence of float
-        One positive width per column of the selection, in its order.
+        One positive width per column of the selection, in the order.
 
     Examples
     --------
@@ -294,9 +294,9 @@ INDEFINITE = ("additive_chi2", "sigmoid")
 class Dirichlet(KernelSpec):
     """Dirichlet kernel ``k(x, z) = prod_j (1 + 2 sum_{k=1}^degree cos(k frequency (x_j - z_j)))``.
 
-    On one column and for degree one this is ``1 + 2 cos(frequency |x - z|)`` of Afkanpour (2013), section 3.1. Each
-    factor equals ``sin((degree + 1/2) t) / sin(t / 2)`` with ``t = frequency (x_j - z_j)``. The product over columns
-    stays positive semidefinite on any number of columns; the cosine of the Euclidean norm would not.
+    On a single column and for degree one this is ``1 + 2 cos(frequency |x - z|)`` of Afkanpour (2013), section 3.1.
+    Every factor equals ``sin((degree + 1/2) t) / sin(t / 2)`` with ``t = frequency (x_j - z_j)``. The product over
+    columns stays positive semidefinite on any number of columns; the cosine of the Euclidean norm would not.
 
     Parameters
     ----------
@@ -384,14 +384,14 @@ class ChiSquared(KernelSpec):
 @register_kernel
 @dataclass(frozen=True)
 class Pairwise(KernelSpec):
-    """A kernel of scikit-learn by its name, as in :func:`sklearn.metrics.pairwise.pairwise_kernels`.
+    """A kernel of scikit-learn by the name, as in :func:`sklearn.metrics.pairwise.pairwise_kernels`.
 
     Parameters
     ----------
     name : {"chi2", "cosine", "laplacian", "linear", "poly", "polynomial", "rbf"}
         scikit-learn's name. "sigmoid" and "additive_chi2" are refused: they are not positive semidefinite.
     params : mapping, default={}
-        Keyword arguments of that function, such as ``{"gamma": 0.1}``; kept as sorted pairs.
+        Keyword arguments of that function, for example ``{"gamma": 0.1}``; kept as sorted pairs.
 
     Examples
     --------

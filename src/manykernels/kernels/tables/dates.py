@@ -60,7 +60,7 @@ def parse_dates(column: pd.Series, order: str | None = None) -> pd.Series | None
     ----------
     column : Series of text
     order : str, optional
-        An entry of `ORDERS` that the column is known to have, such as that of the training table; by default the
+        An entry of `ORDERS` that the column is known to have, for example that of the training table; by default the
         column decides.
 
     Raises
@@ -171,7 +171,7 @@ def _stamps(column: pd.Series, order: str | None) -> pd.Series:
 
 
 def _other(present: pd.Series) -> str:
-    """Return the first text of a column that is no date, or else its first one."""
+    """Return the first text of a column that is no date, or else the first one."""
     return next((text for text in present if not DATE.fullmatch(text)), present.iloc[0])
 
 

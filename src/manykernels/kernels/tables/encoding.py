@@ -122,7 +122,7 @@ TRUTHS = {"true": 1.0, "false": 0.0}
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the values of a column become numbers: as they are, days, positions in a list of levels, or ranks.
+    """How the values of a column become numbers: unchanged, days, positions in a list of levels, or ranks.
 
     The only reader of a column: fit, prediction, chunks, reports and exports call `encode`.
     """
@@ -150,7 +150,7 @@ class Encoding:
 
     @cached_property
     def centered(self) -> bool:
-        """Whether its mean is always subtracted: days since 1970 are far from zero."""
+        """Whether the mean is always subtracted: days since 1970 are far from zero."""
         return self.kind in ("date", "instant")
 
     @cached_property
@@ -159,10 +159,10 @@ class Encoding:
         return self.kind in ("number", "boolean")
 
     def encode(self, column: pd.Series) -> Array:
-        """Return the column as float64, (n,): NaN for what is missing, `UNSEEN` for a category that is not a level.
+        """Return the column as float64, (n,): NaN for what is missing, `UNSEEN` for a category not a level.
 
-        A level is matched by its text, so that 1, 1.0 and ``"1"`` are one level, whatever type the column has. Numbers,
-        truths, dates and durations are read of columns that hold them, whatever their types.
+        A level is matched by the text, so that 1, 1.0 and ``"1"`` are a single level, whatever type the column has.
+        Numbers, truths, dates and durations are read of columns that hold them, whatever their types.
         """
         if self.kind == "objects":  # which kernels read as they are: here is only what is missing
             return np.where(column.isna().to_numpy(dtype=bool), np.nan, 0.0)
@@ -178,7 +178,7 @@ class Encoding:
             ) from error
 
     def decode(self, values: Array) -> pd.Series:
-        """Return a column that `encode` reads as these numbers, NaN for a gap: the inverse, but for categories."""
+        """Return a column that `encode` reads as the numbers, NaN for a gap: the inverse, but for categories."""
         values = np.asarray(values, dtype=np.float64)
         if self.kind == "boolean":
             return pd.Series(values > 0.5).astype("boolean").mask(np.isnan(values))
@@ -201,14 +201,14 @@ class Encoding:
         return codes
 
     def _places(self, values: Iterable[Any]) -> Array:
-        """Return the positions of the levels that have the text of each value."""
+        """Return the positions of the levels that have the text of every value."""
         texts, known = [level_text(value) for value in values], self._place_of
         found = {text: known.get(text, known.get(_as_number(text), UNSEEN)) for text in set(texts)}
         return np.array([found[text] for text in texts], dtype=np.float64)
 
     @cached_property
     def _place_of(self) -> dict[str, float]:
-        """The position of each level by its text; after all texts, by what else stands for a level."""
+        """The position of every level by the text; after all texts, by what else stands for a level."""
         known = {level_text(level): float(at) for at, level in enumerate(self.levels)}
         for at, level in enumerate(self.levels):
             known.setdefault(str(int(level)) if isinstance(level, bool) else _as_number(level_text(level)), float(at))
@@ -258,7 +258,7 @@ def distinct_levels(levels: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _as_number(text: str) -> str:
-    """Return the text of the number that a text spells; other texts as they are."""
+    """Return the text of the number that a text spells; other texts unchanged."""
     match = PLAIN_NUMBER.fullmatch(text)
     return text if match is None else level_text(float(text) if match[2] else int(text))
 

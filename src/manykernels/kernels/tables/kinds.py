@@ -1,6 +1,6 @@
 """What a column of a table is: numbers, booleans, dates, categories, ranks, text, or nothing that can be used.
 
-Everything in a table that cannot be used is said at once: which columns, how much of each, and what to do. Sparse
+Everything in a table that cannot be used is said at once: which columns, how much of every, and what to do. Sparse
 matrices and DataFrames of sparse columns are read as rows in compressed form.
 """
 
@@ -111,7 +111,7 @@ def warn_of_numbers_as_text(columns: Sequence[pd.Series]) -> None:
 
 
 def numbers_as_text(column: pd.Series) -> str:
-    """Return in a few words which numbers a column of many texts holds; nothing if most of its texts are none.
+    """Return in a few words which numbers a column of many texts holds; nothing if most of the texts are none.
 
     A single "?" makes text of a column of numbers. Few levels, codes with leading zeros, and columns that say that they
     are categories are no numbers.
@@ -143,7 +143,7 @@ def alphabet_of(column: pd.Series) -> str | None:
 
 
 def describe(column: pd.Series) -> str:
-    """Return in a few words what a column holds that is not numbers."""
+    """Return in a few words what a column holds not numbers."""
     present = column.dropna()
     if present.empty:
         return "no values"
@@ -260,13 +260,13 @@ def warn_of_masks(
 
 
 def _mostly_masked(gaps: Array) -> bool:
-    """Whether few gaps (n, k) of samples that have some of the columns lie in most of these samples."""
+    """Whether few gaps (n, k) of samples that have some of the columns lie in most of the samples."""
     some = gaps[~gaps.all(axis=1)]
     return bool(len(some)) and bool(some.any(axis=1).mean() > MOST_MASKED and some.mean() < FEW_GAPS)
 
 
 class Named(Protocol):
-    """A table with names of its columns, which are made anew each time they are asked for."""
+    """A table with names of the columns, which are made anew every time they are asked for."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -301,7 +301,7 @@ def compressed(X: pd.DataFrame | spmatrix | sparray) -> csr_array:
 
 
 def stored_issues(rows: csr_array, table: Named, used: Any) -> list[ColumnIssue]:
-    """Return a problem for each column with stored entries that are NaN or infinite: none can be masked here."""
+    """Return a problem for every column with stored entries that are NaN or infinite: none can be masked here."""
     if np.isfinite(rows.data).all():
         return []
     found, every = [], table.names

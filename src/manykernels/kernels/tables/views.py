@@ -19,11 +19,11 @@ SEPARATOR = "/"
 
 
 class Views:
-    """Tables of the same samples, by name and aligned by index; samples may lack some of them.
+    """Tables of the same samples, by name and aligned by index; samples may lack some.
 
-    A sample lacks a view if the index of that view does not have it, or if all its values there are missing. Its row
-    and column are zero in the kernels of that view, and nothing else changes: the model of a sample is the sum over
-    the views that it has. Rows of all views are samples, in the order in which their labels first appear.
+    A sample lacks a view if the index of that view does not have it, or if all the values there are missing. The row
+    and column are zero in the kernels of that view, and nothing else changes: the model of a sample is the sum over the
+    views that it has. Rows of all views are samples, in the order in which their labels first appear.
 
     Parameters
     ----------
@@ -63,13 +63,13 @@ class Views:
         self._set(pd.concat(aligned, axis=1), columns, np.array(lacking).T)
 
     def _set(self, frame: pd.DataFrame, columns: Mapping[str, tuple[str, ...]], lacking: Array) -> Views:
-        """Set what makes these views: one wide table, the columns of each, and who lacks what."""
+        """Set what makes the views: one wide table, the columns of every, and who lacks what."""
         self._frame, self._columns, self._lacking = frame, columns, lacking
         return self
 
     @classmethod
     def from_columns(cls, table: pd.DataFrame, columns: Mapping[str, Any]) -> Views:
-        """Return views of one table, each a selection of its columns.
+        """Return views of a single table, each a selection of the columns.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class Views:
         return len(self._frame)
 
     def __getitem__(self, chosen: object) -> Any:
-        """Return a view by its name, or the views of chosen samples (positions, slice or mask)."""
+        """Return a view by the name, or the views of chosen samples (positions, slice or mask)."""
         if isinstance(chosen, str):
             if chosen not in self._columns:
                 raise InvalidInputError(f"There is no view {chosen!r}; there are {', '.join(map(repr, self.names))}.")
@@ -134,7 +134,7 @@ class Views:
         return Views.__new__(Views)._set(self._frame.iloc[at], self._columns, self._lacking[at])
 
     def holding(self, frame: pd.DataFrame) -> Views:
-        """Return views of the same samples and columns with other values; who lacks what stays as it is.
+        """Return views of the same samples and columns with other values; who lacks what stays unchanged.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class Views:
         return f"Views({len(self)} samples: {', '.join(parts)})"
 
     def summary(self) -> pd.DataFrame:
-        """Return who has what: one row a view, with its numbers of columns and of samples with and without it.
+        """Return who has what: a row per view, with the numbers of columns and of samples with and without it.
 
         Returns
         -------
@@ -194,7 +194,7 @@ class Views:
         Returns
         -------
         DataFrame
-            A column of booleans for each view, and ``samples``.
+            A column of booleans for every view, and ``samples``.
         """
         counts = self.present.value_counts().rename("samples").reset_index()
         return counts.sort_values("samples", ascending=False, kind="stable", ignore_index=True)
@@ -205,7 +205,7 @@ class Views:
         Raises
         ------
         InvalidInputError
-            Naming the view, with a few of its labels.
+            Naming the view, with a few of the labels.
         """
         present = ~self._lacking
         for v, name in enumerate(self.names):
@@ -223,7 +223,7 @@ class Views:
         Parameters
         ----------
         target : Series or DataFrame
-            With the labels of the samples as its index; further labels are left out.
+            With the labels of the samples as the index; further labels are left out.
 
         Returns
         -------
@@ -243,7 +243,7 @@ class Views:
         return target.loc[self.index]
 
     def completed(self, columns: Sequence[str]) -> Views:
-        """Return these views with those that no sample here has, of which ``columns`` (``view/column``) tell.
+        """Return the views with those that no sample here has, of which ``columns`` (``view/column``) tell.
 
         Parameters
         ----------
@@ -258,7 +258,7 @@ class Views:
         Raises
         ------
         InvalidInputError
-            If a view is here, but not all of its columns.
+            If a view is here, but not all of the columns.
         """
         known: dict[str, list[str]] = {}
         for column in columns:
@@ -295,7 +295,7 @@ def _blocks(views: object) -> Mapping[Any, Any]:
 
 
 def _as_frame(table: Any, name: str) -> pd.DataFrame:
-    """Return a table as a DataFrame with distinct columns and index; AnnData by its X, obs_names and var_names."""
+    """Return a table as a DataFrame with distinct columns and index; AnnData by the X, obs_names and var_names."""
     if hasattr(table, "obs_names") and hasattr(table, "var_names"):
         values = table.X.toarray() if sparse.issparse(table.X) else np.asarray(table.X)
         table = pd.DataFrame(values, index=pd.Index(table.obs_names), columns=pd.Index(table.var_names))
@@ -361,21 +361,21 @@ class ColumnMeans(BaseEstimator):
 class ViewImputer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     """Fill gaps among the numbers of every view, as learned from the training samples that have the view.
 
-    A step of a pipeline before an estimator. Kernels of a view leave out a sample that lacks any of its columns
-    (``missing="mask"``): of 200 columns with one gap in a hundred values nearly all samples are left out. To fill
-    such gaps is to invent little; a view that a sample lacks as a whole is left to the kernels, which mask it.
+    A step of a pipeline before an estimator. Kernels of a view leave out a sample that lacks any of the columns
+    (``missing="mask"``): of 200 columns with one gap in a hundred values nearly all samples are left out. To fill such
+    gaps is to invent little; a view that a sample lacks as a whole is left to the kernels, which mask it.
 
     Parameters
     ----------
     imputer : transformer of scikit-learn or None, default=None
-        Fitted anew for every view; must keep the columns. None takes the mean of each column.
+        Fitted anew for every view; must keep the columns. None takes the mean of every column.
 
     Attributes
     ----------
     imputers_ : dict of str to transformer
-        The fitted imputer of each view.
+        The fitted imputer of every view.
     columns_ : dict of str to list of str
-        The columns of numbers of each view, ``view/column``; all others stay unchanged.
+        The columns of numbers of every view, ``view/column``; all others stay unchanged.
     feature_names_in_ : ndarray of str
         All columns of the views of fit, ``view/column``.
 
@@ -469,7 +469,7 @@ class ViewImputer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         Raises
         ------
         InvalidInputError
-            If ``X`` holds no views, or a view without all of its columns.
+            If ``X`` holds no views, or a view without all of the columns.
 
         Examples
         --------

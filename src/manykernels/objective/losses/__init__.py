@@ -41,14 +41,14 @@ OUTPUT_LOSSES: dict[str, type[SharedLoss]] = {Logistic.name: Multinomial}
 
 
 def get_loss(loss: str | AnyLoss, **params: object) -> Any:
-    """Return a loss from its name and parameters; an object is returned as it is.
+    """Return a loss from the name and parameters; an object is returned unchanged.
 
     Parameters
     ----------
     loss : str, Loss, CoupledLoss or SharedLoss
         A name in ``LOSSES`` or ``COUPLED_LOSSES``, or a loss.
     **params
-        Parameters of the named loss, such as ``epsilon``.
+        Parameters of the named loss, for example ``epsilon``.
 
     Returns
     -------

@@ -28,12 +28,12 @@ MOST_WIDENINGS = 60
 
 @dataclass(frozen=True)
 class Loss(abc.ABC):
-    """A convex loss ``l(y, z)`` of one sample, vectorized over samples, for unit sample weight.
+    """A convex loss ``l(y, z)`` of a single sample, vectorized over samples, for unit sample weight.
 
-    The dual variable is ``r = -dl/dz``; every conjugate quantity is a function of ``r``: ``conjugate(y, r)`` is
-    ``l*(y, -r) = sup_z (-r z - l(y, z))`` and its derivative in ``r`` is ``-z`` at the supremum. A sample weight ``s``
-    multiplies the loss, so that the dual variable of the weighted sample is ``rho = s r``. Everywhere below,
-    ``y``, ``z`` and ``r`` have shape (n_samples,).
+    The dual variable is ``r = -dl/dz``; every conjugate quantity is a function of ``r``: ``conjugate(y, r)`` is ``l*(y,
+    -r) = sup_z (-r z - l(y, z))`` and the derivative in ``r`` is ``-z`` at the supremum. A sample weight ``s``
+    multiplies the loss, so the dual variable of the weighted sample is ``rho = s r``. Everywhere below, ``y``, ``z``
+    and ``r`` have shape (n_samples,).
 
     Attributes
     ----------
@@ -46,11 +46,11 @@ class Loss(abc.ABC):
     support : {"real", "non-negative", "positive"}
         Which numbers targets may be.
     entropic : bool
-        Whether the conjugate is its own barrier (its derivative is infinite at the ends of the dual box).
+        Whether the conjugate is its own barrier (the derivative is infinite at the ends of the dual box).
     kink : float
         Coefficient of ``|r|`` in the conjugate.
     conjugate_form : {"quadratic", "binary_entropy", "general", "kinked"}
-        ``"quadratic"``: the conjugate is ``curvature r^2 / 2 - y r + kink |r|`` on its box. ``"binary_entropy"``: it is
+        ``"quadratic"``: the conjugate is ``curvature r^2 / 2 - y r + kink |r|`` on the box. ``"binary_entropy"``: it is
         ``p log p + (1 - p) log(1 - p)`` with ``p = y r``. ``"general"``: the methods are all there is to know.
         ``"kinked"``: it has kinks away from zero, so that second-order solvers refuse it.
     curvature : float
@@ -100,7 +100,7 @@ class Loss(abc.ABC):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What solvers may ask of this loss, derived from its data."""
+        """What solvers may ask of the loss, derived from the data."""
         linear = self.piecewise_linear and self.kink == 0
         found = {
             Capability.CURVED_CONJUGATE: self.conjugate_form != "kinked",
@@ -132,11 +132,11 @@ class Loss(abc.ABC):
 
     @property
     def each(self) -> Loss:
-        """The loss of one score: itself."""
+        """The loss of a single score: itself."""
         return self
 
     def refusal_of_constant(self, y: Array) -> str:
-        """Return why no finite constant fits these targets best, in words; empty if one does."""
+        """Return why no finite constant fits the targets best, in words; empty if one does."""
         return ""
 
     def bind(self, y: Array, weight: Array) -> BoundLoss:
@@ -166,7 +166,7 @@ class Loss(abc.ABC):
 
     @abc.abstractmethod
     def value(self, y: Array, z: Array) -> Array:
-        """Loss ``l(y, z)`` of each sample, (N,).
+        """Loss ``l(y, z)`` of every sample, (N,).
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class Loss(abc.ABC):
 
     @abc.abstractmethod
     def derivative(self, y: Array, z: Array) -> Array:
-        """``dl/dz`` (N,); at a kink, one element of the subdifferential."""
+        """``dl/dz`` (N,); at a kink, a single element of the subdifferential."""
 
     @abc.abstractmethod
     def second_derivative(self, y: Array, z: Array) -> Array:
@@ -189,7 +189,7 @@ class Loss(abc.ABC):
         return conjugate_between(self._conjugate_inside, y, *self.dual_bounds(y), r)
 
     def conjugate_of(self, y: Array) -> Callable[[Array], Array]:
-        """Return `conjugate` as a function of ``r``: the dual boxes of these targets are found once."""
+        """Return `conjugate` as a function of ``r``: the dual boxes of the targets are found once."""
         if type(self).conjugate is not Loss.conjugate:  # a loss that has it in another way
             return partial(self.conjugate, y)
         return partial(conjugate_between, self._conjugate_inside, y, *self.dual_bounds(y))
@@ -208,7 +208,7 @@ class Loss(abc.ABC):
 
     @abc.abstractmethod
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
-        """Return the ends ``lo <= r <= hi`` of each dual box, (N,) each, possibly infinite; 0 is always inside.
+        """Return the ends ``lo <= r <= hi`` of every dual box, (N,) each, possibly infinite; 0 is always inside.
 
         Returns
         -------
@@ -244,9 +244,9 @@ class Loss(abc.ABC):
     def best_intercept(self, y: Array, f: Array, sample_weight: Array) -> float:
         """Minimizer over ``b`` of ``sum_i s_i l(y_i, f_i + b)``, always finite.
 
-        On a flat minimum, piecewise linear losses return the middle of the minimizing interval, or its finite end if
-        the other is infinite; smooth losses return one point of it. Unless a loss knows better, the root of the slope
-        is looked for between the smallest and the largest ``y_i - f_i``, and farther out if it is not there.
+        On a flat minimum, piecewise linear losses return the middle of the minimizing interval, or the finite end if
+        the other is infinite; smooth losses return a single point of it. Unless a loss knows better, the root of the
+        slope is looked for between the smallest and the largest ``y_i - f_i``, and farther out if it is not there.
 
         Parameters
         ----------
@@ -293,7 +293,7 @@ def root_between(slope: Callable[[float], float], lo: float, hi: float, unit: fl
 
 
 class QuadraticConjugate(Loss):
-    """A loss whose conjugate is ``curvature r^2 / 2 - y r + kink |r|`` on its box; it says these two numbers.
+    """A loss whose conjugate is ``curvature r^2 / 2 - y r + kink |r|`` on the box; it says the two numbers.
 
     Examples
     --------
@@ -325,7 +325,7 @@ class QuadraticConjugate(Loss):
 
 
 class PiecewiseLinear(QuadraticConjugate):
-    """A loss without curvature: its slopes are the ends of the box beyond the kink, and zero before it."""
+    """A loss without curvature: the slopes are the ends of the box beyond the kink, and zero before it."""
 
     smooth: ClassVar[bool] = False
 
@@ -396,7 +396,7 @@ def float_vector(y: ArrayLike) -> Array:
 
 
 def piecewise_linear_minimizer(points: Array, jumps: Array, start: float) -> float:
-    """Minimize a convex piecewise linear function of one variable."""
+    """Minimize a convex piecewise linear function of a single variable."""
     order = np.argsort(points, kind="stable")
     slopes = start + np.cumsum(jumps[order])
     tolerance = 1e-13 * float(np.sum(jumps))
@@ -414,7 +414,7 @@ PAIRS = {"dual_bounds", "dual_interval"}
 
 
 class LossOnRows:
-    """A loss of vectors that stay with their rows: its methods are applied there."""
+    """A loss of vectors that stay with their rows: the methods are applied there."""
 
     def __init__(self, loss: Loss) -> None:
         self._loss = loss
@@ -437,7 +437,7 @@ class LossOnRows:
         return partial(self.conjugate, y)
 
     def check_target(self, y: RowVector) -> RowVector:
-        """Return targets as numbers, each part checked where it is."""
+        """Return targets as numbers, every part checked where it is."""
         return on_rows(partial(_checked, self._loss), y).held()
 
     def refusal_of_constant(self, y: RowVector) -> str:

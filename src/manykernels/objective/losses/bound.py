@@ -1,6 +1,6 @@
-"""A loss on given targets and weights, ``L(z)``: what the problem, its certificate and the solvers ask of it.
+"""A loss on given targets and weights, ``L(z)``: what the problem, the certificate and the solvers ask of it.
 
-Sums over samples of one score, sums over samples of several scores, and losses of all samples together are three
+Sums over samples of a single score, sums over samples of several scores, and losses of all samples together are three
 shapes behind the same calls. The dual variable is ``rho = -grad L(z)``.
 """
 
@@ -55,7 +55,7 @@ class BoundLoss(ScoreFunction):
         return self
 
     def conjugate(self, rho: Array) -> float:
-        """``L*(-rho)``, infinite outside its domain."""
+        """``L*(-rho)``, infinite outside the domain."""
         return self.conjugate_at(rho, 1.0, rho)
 
     def conjugate_at(self, rho: Array, scale: float, z: Array) -> float:
@@ -76,7 +76,7 @@ class BoundLoss(ScoreFunction):
 
     @abc.abstractmethod
     def parts(self, z: Array) -> Any:
-        """Return what ``L(z)`` is the sum of: (N,), or one number."""
+        """Return what ``L(z)`` is the sum of: (N,), or a single number."""
 
     @abc.abstractmethod
     def conjugate_parts(self, rho: Array, scale: float, z: Array) -> Any:
@@ -92,7 +92,7 @@ class BoundLoss(ScoreFunction):
 
     @abc.abstractmethod
     def best_intercepts(self) -> Any:
-        """Return the constant scores, one number or (T,), that fit best."""
+        """Return the constant scores, a single number or (T,), that fit best."""
 
     @abc.abstractmethod
     def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
@@ -110,7 +110,7 @@ class BoundLoss(ScoreFunction):
         """Return scores ``z + A g`` of the smallest loss, at which slopes are orthogonal to the free directions.
 
         Newton's method, damped. Of a loss without a minimizer, as of classes that the directions separate, slopes
-        vanish on the way, so that it ends too.
+        vanish on the way, so it ends too.
         """
         assert self.basis is not None
         basis, ends = self.basis, np.eye(z[0].size)
@@ -146,7 +146,7 @@ class BoundLoss(ScoreFunction):
 
     @abc.abstractmethod
     def primal_rounding(self, problem: Sizes, model: tuple[Array, Array, float | Array], f: Array, t: Array) -> float:
-        """Return by how much rounding may move the primal value of a model with these scores and block norms."""
+        """Return by how much rounding may move the primal value of a model with the scores and block norms."""
 
     @abc.abstractmethod
     def dual_rounding(self, problem: Sizes, rho: Array, signed: Array, conjugates: Array | float, z: Array) -> float:
@@ -176,7 +176,7 @@ class SampleSum(BoundLoss):
 
     @property
     def each(self) -> Any:
-        """The loss of one score."""
+        """The loss of a single score."""
         return self.loss
 
     @property
@@ -186,12 +186,12 @@ class SampleSum(BoundLoss):
 
     @property
     def outputs(self) -> Sequence[SampleSum]:
-        """The sums of the single outputs: of one output itself."""
+        """The sums of the single outputs: of a single output itself."""
         return (self,)
 
     @property
     def entries(self) -> SampleSum:
-        """The same sum with a sample for each entry of scores, output after output: of one output itself."""
+        """The same sum with a sample for every entry of scores, output after output: of a single output itself."""
         return self
 
     def total(self, losses: Array) -> float:
@@ -217,7 +217,7 @@ class SampleSum(BoundLoss):
         return SampleCurvature(self.entry_weight * self.each.second_derivative(self.y, z))
 
     def curvature_bound(self, z: Array) -> Curvature:
-        """Return the second derivatives, none of them far below the largest."""
+        """Return the second derivatives, none far below the largest."""
         return SampleCurvature(self.entry_weight * lifted(self.each.second_derivative(self.y, z)))
 
     def smoothed(self, mu: float | Array, center: float | Array = 0.0) -> ScoreFunction:
@@ -228,7 +228,7 @@ class SampleSum(BoundLoss):
         return Smoothed(self, mu, center) if np.min(mu) > 0 else self
 
     def largest(self, z: Array, shift: float | Array) -> float:
-        """Return the sum of what each loss can be: it is convex, so that it is largest at an end."""
+        """Return the sum of what every loss can be: it is convex, so it is largest at an end."""
         if np.max(shift) <= 0:
             return self.value(z)
         return self.total(np.maximum(*(self.each.value(self.y, z + sign * shift) for sign in (-1.0, 1.0))))
@@ -272,8 +272,8 @@ class SampleSum(BoundLoss):
     def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterable[tuple[Array, Array]]:
         """Return the nearest feasible coefficients and, beside free directions, the nearest that stay at corners.
 
-        Away from the corners of its loss a sample has its coefficient at one of the conjugate, an end of the box or
-        the kink at zero, and pays for leaving it by its distance from there: the nearest point moves all samples alike.
+        Away from the corners of the loss a sample has the coefficient at one of the conjugate, an end of the box or the
+        kink at zero, and pays for leaving it by the distance from there: the nearest point moves all samples alike.
         """
         nearest = [(self.feasible(rho, sums=sums), z)]
         return nearest if self.basis is None else chain(nearest, self._corner_candidates(rho, z))
@@ -362,7 +362,7 @@ class OutputSum(SampleSum):
 
     @cached_property
     def entries(self) -> SampleSum:
-        """The same sum over as many samples of one score as there are scores; not of a coupled loss."""
+        """The same sum over as many samples of a single score as there are scores; not of a coupled loss."""
         return SampleSum(self.each, self.y.T.ravel(), np.tile(self.weight, self.y.shape[1]))
 
     def curvature(self, z: Array) -> Curvature:
@@ -378,7 +378,7 @@ class OutputSum(SampleSum):
         return super().curvature_bound(z)
 
     def largest(self, z: Array, shift: float | Array) -> float:
-        """Return the sum of what each loss can be, of a coupled one by how steeply it can rise."""
+        """Return the sum of what every loss can be, of a coupled one by how steeply it can rise."""
         if self.loss.coupled:
             most = np.maximum(np.broadcast_to(shift, z.shape).max(axis=1), 0.0)
             return self.value(z) + self.loss.steepness * float(self.weight @ most)
@@ -409,7 +409,7 @@ class OutputSum(SampleSum):
         return self.loss.feasible(self.y, rho, self.weight, sums=False)
 
     def balanced(self, rho: Array, *, sums: bool) -> Array:
-        """Return columns whose larger sides are scaled down, of a coupled loss coefficients in its domain."""
+        """Return columns whose larger sides are scaled down, of a coupled loss coefficients in the domain."""
         if self.loss.coupled:
             return self.feasible(rho, sums=sums)
         return np.array([balance(column) for column in rho.T]).T if sums else rho
@@ -418,7 +418,7 @@ class OutputSum(SampleSum):
         return rho if self.loss.coupled else super().inside(rho)
 
     def _balancing(self, rho: Array, conjugates: Array | float, z: Array) -> float:
-        """Return the same; 0 for a coupled loss, whose targets are labels, none of them far."""
+        """Return the same; 0 for a coupled loss, whose targets are labels, none far."""
         return 0.0 if self.loss.coupled else super()._balancing(rho, conjugates, z)
 
     def best_intercepts(self) -> Array:
@@ -442,7 +442,7 @@ class OutputSum(SampleSum):
 class CoupledLossBound(BoundLoss):
     """A loss of all samples together, which does not change when the scores of a group of samples are shifted alike.
 
-    Its dual variable sums to zero over every group. ``L*`` is known at gradients only: dual points are ``-grad L`` at
+    The dual variable sums to zero over every group. ``L*`` is known at gradients only: dual points are ``-grad L`` at
     the scores of a model, or at scores near them whose gradient comes closer to the coefficients.
     """
 
@@ -452,7 +452,7 @@ class CoupledLossBound(BoundLoss):
 
     @abc.abstractmethod
     def hazards(self, z: Array) -> Array:
-        """Return the non-negative part of the gradient (N,): how much each sample matters at these scores."""
+        """Return the non-negative part of the gradient (N,): how much every sample matters at the scores."""
 
     def curvature_bound(self, z: Array) -> Curvature:
         """Return the diagonal above the Hessian, and a little for samples without any."""
@@ -480,7 +480,7 @@ class CoupledLossBound(BoundLoss):
 
     @abc.abstractmethod
     def centered(self, values: Array) -> Array:
-        """Return values (..., N) minus the mean of each group, zero for samples of none."""
+        """Return values (..., N) minus the mean of every group, zero for samples of none."""
 
     def parts(self, z: Array) -> float:
         return self.value(z)

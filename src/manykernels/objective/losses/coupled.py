@@ -1,6 +1,6 @@
 """Losses of all samples together, which are no sum over samples: what solvers and certificates need of them.
 
-Cox's partial likelihood, for times until an event of which some are censored: as a function of scores, its terms are
+Cox's partial likelihood, for times until an event of which some are censored: as a function of scores, the terms are
 logarithms of sums over risk sets, and all sums are kept as logarithms.
 """
 
@@ -44,12 +44,12 @@ BAND = 256  # rows that are scaled at once
 
 
 class RiskCurvature(curvature.Curvature):
-    """The Hessian at some scores, of all samples, or as some of them estimate it.
+    """The Hessian at some scores, of all samples, or as some estimate it.
 
-    Of every group (the samples of one time in one stratum) it knows the sums ``b`` over all at risk, and ``a`` over
-    those at risk without the events of the group: a term with the share ``l`` of its tie left has the sum
-    ``l b + (1 - l) a``. ``weights`` (N,) are ``s_j exp(z_j)`` in the order of the layout, up to a factor of each
-    stratum, zero for samples that are left out; ``kept`` are the places of the others, in that order.
+    Of every group (the samples of a single time in a single stratum) it knows the sums ``b`` over all at risk, and
+    ``a`` over those at risk without the events of the group: a term with the share ``l`` of the tie left has the sum
+    ``l b + (1 - l) a``. ``weights`` (N,) are ``s_j exp(z_j)`` in the order of the layout, up to a factor of every
+    stratum, zero for samples left out; ``kept`` are the places of the rest, in that order.
     """
 
     reach: float = curvature.COUPLED_REACH
@@ -77,7 +77,7 @@ class RiskCurvature(curvature.Curvature):
         self.diagonal = layout.unsorted(self._sorted)
 
     def of_rows(self, rows: Positions, factors: Array) -> RiskCurvature:
-        """Return the Hessian as these rows estimate it, each standing for ``factors`` samples."""
+        """Return the Hessian as the rows estimate it, every standing for ``factors`` samples."""
         spread = np.zeros(len(self._weights))
         spread[rows] = factors
         sorted_factors = spread[self._layout.order]
@@ -97,7 +97,7 @@ class RiskCurvature(curvature.Curvature):
         return self.diagonal[None], curvature.NO_SHARES, (*places, self._weights, self._both, self._mixed, self._rest)
 
     def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
-        """Return ``Z' H Z``, of fewer rows that of the risk sets of these rows; there is no intercept."""
+        """Return ``Z' H Z``, of fewer rows that of the risk sets of the rows; there is no intercept."""
         rank = curvature.rank_of(operators)
         most = max(curvature.MOST_ENTRIES // rank, curvature.SAMPLE_PER_RANK * rank)
         index, weights = curvature.sampled_rows(self.diagonal, min(rows, most))
@@ -130,7 +130,7 @@ class RiskCurvature(curvature.Curvature):
         return np.asarray(found)
 
     def _factors_of_sums(self) -> tuple[Array, tuple[Positions, Positions, Array]]:
-        """Return how much each sum over rows and those behind it counts, and which pairs of sums count how much."""
+        """Return how much every sum over rows and those behind it counts, and which pairs of sums count how much."""
         layout, n = self._layout, len(self._kept)
         first = np.searchsorted(self._kept, layout.starts)
         second = np.searchsorted(self._kept, layout.rest_starts)
@@ -176,14 +176,14 @@ class RiskSets(RiskLayout, CoupledLossBound):
         return hit, others
 
     def _totals(self, z: Array) -> tuple[Array, Array, Array]:
-        """Return sorted ``log s + z``, and for each term the logarithm of its sum, and of the part without the tie."""
+        """Return sorted ``log s + z``, and for every term the logarithm of the sum, and of the part without the tie."""
         logs = self.log_weight + z[self.order]
         hit, others = self._at_risk(logs)
         rest = others[self.term_group]
         return logs, np.logaddexp(rest, np.log(self.left) + hit[self.term_group]), rest
 
     def _by_group(self, terms: Array) -> Array:
-        """Return logarithms of the sums of ``exp(terms)`` of each group."""
+        """Return logarithms of the sums of ``exp(terms)`` of every group."""
         sums = np.full(len(self.starts), -np.inf)
         if len(terms):
             sums[self.has_term] = np.logaddexp.reduceat(terms, self.term_starts)
@@ -199,12 +199,12 @@ class RiskSets(RiskLayout, CoupledLossBound):
     # --- the function -----------------------------------------------------------------------------------------------
 
     def value(self, z: Array) -> float:
-        """Return the negative log partial likelihood less its value for the tie alone; never negative."""
+        """Return the negative log partial likelihood less the value for the tie alone; never negative."""
         _, totals, _ = self._totals(z)
         return max(float(self.size @ (totals - self.log_unit)) - float(self.hits @ z), 0.0)
 
     def hazards(self, z: Array) -> Array:
-        """Return the expected number of events of each sample up to its time, (N,)."""
+        """Return the expected number of events of every sample up to the time, (N,)."""
         logs, totals, _ = self._totals(z)
         terms = np.log(self.size) - totals
         before = self._before(self._by_group(terms))[self.group]
@@ -256,9 +256,9 @@ class RiskSets(RiskLayout, CoupledLossBound):
     def conjugate_along(self, z: Array, scale: float) -> float:
         """Return ``sum_terms c KL(q, A)`` at ``q = scale p + (1 - scale) a``: an upper bound of the conjugate.
 
-        ``p`` is the softmax on the risk set and ``a`` the weights of the tie, so that the mixtures add up to
-        ``scale`` times the gradient. At ``scale`` 1 it is the conjugate. Of ties of more than 32 events with Efron's
-        correction it is a little more, in proportion to ``1 - scale``.
+        ``p`` is the softmax on the risk set and ``a`` the weights of the tie, so the mixtures add up to ``scale`` times
+        the gradient. At ``scale`` 1 it is the conjugate. Of ties of more than 32 events with Efron's correction it is a
+        little more, in proportion to ``1 - scale``.
         """
         if scale <= 0.0 or not len(self.term_group):
             return 0.0
@@ -283,7 +283,7 @@ class RiskSets(RiskLayout, CoupledLossBound):
         return found
 
     def groups(self) -> Array:
-        """Return indicators (N, K) of the samples of each stratum that are compared with others."""
+        """Return indicators (N, K) of the samples of every stratum that are compared with others."""
         found = np.zeros((len(self.order), len(self.compared)))
         for k, samples in enumerate(self.compared):
             found[samples, k] = 1.0
@@ -355,16 +355,16 @@ class CoxPartial(CoupledLoss):
 
     .. math:: L(z) = \sum_e s_e \Big[\log \sum_{j \in R_e} s_j e^{z_j} - z_e\Big] + \text{constant}
 
-    over events :math:`e` and the samples :math:`R_e` of the same stratum that are at risk at their time. The constant
-    makes it zero where nobody but those with the event is at risk, so that it is never negative. There is no
-    intercept: a shift of all scores of a stratum changes nothing.
+    over events :math:`e` and the samples :math:`R_e` of the same stratum at risk at their time. The constant makes it
+    zero where nobody but those with the event is at risk, so it is never negative. There is no intercept: a shift of
+    all scores of a stratum changes nothing.
 
     The target is a signed time: ``+t`` for an event, ``-t`` for a sample censored at ``t``; `survival_target` makes it.
 
     Parameters
     ----------
     ties : {"breslow", "efron"}
-        How events of one time share a risk set.
+        How events of a single time share a risk set.
 
     References
     ----------
@@ -409,7 +409,7 @@ class CoxPartial(CoupledLoss):
 def survival_target(event: ArrayLike, time: ArrayLike, strata: ArrayLike | None = None) -> Array:
     """Return signed times of events and censored samples, with strata of which each has risk sets of its own.
 
-    Only the order of the times matters, so that their ranks stand for them.
+    Only the order of the times matters, so their ranks stand for them.
 
     Parameters
     ----------

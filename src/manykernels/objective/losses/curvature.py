@@ -1,8 +1,8 @@
-"""Curvatures: second derivatives ``H`` of a loss in its scores, as products, squares, and ``Z' H Z`` for factors ``Z``.
+"""Curvatures: second derivatives ``H`` of a loss in the scores, as products, squares, and ``Z' H Z`` for factors ``Z``.
 
-There are three shapes: `SampleCurvature`, diagonal (every score by itself); `OutputCurvature`, in which the scores of
-a sample act on each other; and losses that couple samples bring one of their own. Vectors are (N,), of several outputs
-(N, T), and the coefficients of factors are then those of one output after the other, kernel by kernel.
+There are three shapes: `SampleCurvature`, diagonal (every score by itself); `OutputCurvature`, in which the scores of a
+sample act on each other; and losses that couple samples bring one of their own. Vectors are (N,), of several outputs
+(N, T), and the coefficients of factors are then those of output by output, kernel by kernel.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def add_curved(weights: Array, shares: Array, risks: Any, image: Array, out: Arr
 class Shares:
     """What is between outputs in ``sum_i z_i z_i' (x) (diag(p_i) - p_i p_i')``, in coordinates that make it small.
 
-    A change that is the same in all outputs bends nothing; the others have a basis in which the mean over rows of
+    A change that is the same in all outputs bends nothing; the rest have a basis in which the mean over rows of
     ``diag(p_i) - p_i p_i'`` is diagonal. There are blocks on the diagonal, and what is between them is zero on average.
 
     Attributes
@@ -124,11 +124,11 @@ class Curvature(abc.ABC):
 
     @property
     def definite(self) -> bool:
-        """Whether models made from it are bounded: not where some scores of their own have no curvature."""
+        """Whether models made from it are bounded: not where some separate scores have no curvature."""
         return True
 
     def plus(self, share: float, other: Curvature) -> Curvature:
-        """Return this curvature and a share of another; itself where it is definite without."""
+        """Return the curvature and a share of another; itself where it is definite without."""
         return self
 
     @abc.abstractmethod
@@ -152,7 +152,7 @@ class Curvature(abc.ABC):
 
 
 class SampleCurvature(Curvature):
-    """Of a sum over samples, and over outputs: ``diag(s l'')``, from this diagonal (N,) or (N, T)."""
+    """Of a sum over samples, and over outputs: ``diag(s l'')``, from the diagonal (N,) or (N, T)."""
 
     separable: ClassVar[bool] = True
 
@@ -165,7 +165,7 @@ class SampleCurvature(Curvature):
         return bool(self.diagonal.all())
 
     def plus(self, share: float, other: Curvature) -> SampleCurvature:
-        """Return this curvature and a share of the diagonal of another."""
+        """Return the curvature and a share of the diagonal of another."""
         return SampleCurvature(self.diagonal + share * other.diagonal)
 
     def product(self, x: Array) -> Array:
@@ -192,7 +192,7 @@ class SampleCurvature(Curvature):
         return H
 
     def _gram_of_outputs(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
-        """Return a Hessian for each output, all from the same rows."""
+        """Return a Hessian for every output, all from the same rows."""
         alike = bool((self.diagonal == self.diagonal[:, :1]).all())
         total = self.diagonal[:, 0] if alike else self.diagonal.sum(axis=1)
         index, weights = sampled_rows(total, rows)
@@ -212,14 +212,14 @@ def _add_shares(H: Array, Z: Array, shares: Array) -> None:
 
 
 class OutputCurvature(Curvature):
-    """Of the multinomial loss, ``s (diag(p) - p p')`` in the scores of each sample, from probabilities (N, T)."""
+    """Of the multinomial loss, ``s (diag(p) - p p')`` in the scores of every sample, from probabilities (N, T)."""
 
     def __init__(self, p: Array, weight: Array) -> None:
         self.p, self.weight, self.diagonal = p, weight, weight[:, None] * p
 
     @property
     def above(self) -> Array:
-        """``diag(p) - p p'`` has no eigenvalue above its largest ``p``, nor above twice the largest ``p (1 - p)``."""
+        """``diag(p) - p p'`` has no eigenvalue above the largest ``p``, nor above twice the largest ``p (1 - p)``."""
         p = np.ascontiguousarray(self.p.T)
         return self.weight * np.minimum(p.max(axis=0), 2.0 * (p * (1.0 - p)).max(axis=0))
 
@@ -261,16 +261,16 @@ class OutputCurvature(Curvature):
 
 
 def rank_of(operators: Sequence[Any]) -> int:
-    """Return the number of coefficients of all factors, of one output."""
+    """Return the number of coefficients of all factors, of a single output."""
     return sum(int(getattr(each, "base", each).starts[-1]) for each in operators)
 
 
 def _scaled_rows(
     operators: Sequence[Any], index: Array, weights: Array, *, intercept: bool, sampled: bool
 ) -> Iterator[tuple[slice, Array]]:
-    """Yield slices of an index, and these rows of ``[Z, 1]`` times roots of weights, which the next ones overwrite.
+    """Yield slices of an index, and the rows of ``[Z, 1]`` times roots of weights, which the next ones overwrite.
 
-    Those of a sample are in single precision: what chance adds to their products is far above its rounding.
+    Those of a sample are in single precision: what chance adds to their products is far above the rounding.
     """
     operators = [getattr(each, "base", each) for each in operators]
     size = rank_of(operators) + intercept
@@ -300,7 +300,7 @@ def sampled_rows(curvatures: Array, rows: int) -> tuple[Array, Array]:
 
 
 def sampled_weights(curvatures: Any, rows: int) -> Any:
-    """Return these weights of all rows, here or beside the rows; zero for those not chosen."""
+    """Return the weights of all rows, here or beside the rows; zero for those not chosen."""
     curved, total = sums(curvatures > 0, curvatures)
     if curved <= rows:
         return curvatures
@@ -316,7 +316,7 @@ def sampled_weights(curvatures: Any, rows: int) -> Any:
 
 
 def _drawn(curvatures: Array, start: int, seed: int, factor: float) -> Array:
-    """Return the weights of rows from ``start`` on, each chosen with a chance in proportion to its curvature."""
+    """Return the weights of rows from ``start`` on, every chosen with a chance in proportion to the curvature."""
     generator = np.random.default_rng(seed)
     generator.bit_generator.advance(start)  # type: ignore[attr-defined]  # one number a row before these
     chances = np.minimum(factor * curvatures, 1.0)

@@ -1,6 +1,6 @@
-"""Losses of several scores a sample: what they are, and the sum over outputs that any loss of one score makes.
+"""Losses of several scores a sample: what they are, and the sum over outputs that any loss of a single score makes.
 
-Multinomial: one score a class, of which only differences count.
+Multinomial: a score per class, of which only differences count.
 """
 
 import abc
@@ -52,11 +52,11 @@ class SharedLoss(abc.ABC):
     @property
     @abc.abstractmethod
     def each(self) -> Loss:
-        """Loss of one score: what is left of this one for a single target or two classes."""
+        """Loss of a single score: what is left of this one for a single target or two classes."""
 
     @property
     def name(self) -> str:
-        """Name of the loss, by default that of one score; and so on."""
+        """Name of the loss, by default that of a single score; and so on."""
         return self.each.name
 
     @property
@@ -71,7 +71,7 @@ class SharedLoss(abc.ABC):
 
     @property
     def linear_dual(self) -> bool:
-        """Whether it is the squared loss or has its form, with curvature one."""
+        """Whether it is the squared loss or has the form, with curvature one."""
         return self.each.linear_dual and self.each.curvature == 1
 
     @property
@@ -81,7 +81,7 @@ class SharedLoss(abc.ABC):
 
     @property
     def smooth(self) -> bool:
-        """Whether it has derivatives everywhere, as the loss of one score has."""
+        """Whether it has derivatives everywhere, as the loss of a single score has."""
         return self.each.smooth
 
     @property
@@ -90,7 +90,7 @@ class SharedLoss(abc.ABC):
         return frozenset({Capability.BOUNDED_CURVATURE} if np.isfinite(self.curvature_bound) else set())
 
     def refusal_of_constant(self, y: Array) -> str:
-        """Return why no finite constants fit these targets best, in words; empty if some do."""
+        """Return why no finite constants fit the targets best, in words; empty if some do."""
         for t, column in enumerate(y.T):
             why = self.each.refusal_of_constant(column)
             if why:
@@ -110,7 +110,7 @@ class SharedLoss(abc.ABC):
         """Return the parts that move on their own: the loss of every sample and target (N, T), coupled ones (N, 1)."""
 
     def value(self, y: Array, z: Array) -> Array:
-        """Loss of each sample, (N,)."""
+        """Loss of every sample, (N,)."""
         return self.parts(y, z).sum(axis=1)
 
     @abc.abstractmethod
@@ -123,7 +123,7 @@ class SharedLoss(abc.ABC):
 
     @abc.abstractmethod
     def conjugate(self, y: Array, r: Array) -> Array:
-        """``l*(y, -r)`` of each sample, (N,); infinite outside the domain."""
+        """``l*(y, -r)`` of every sample, (N,); infinite outside the domain."""
 
     def conjugate_of(self, y: Array) -> Callable[[Array], Array]:
         """Return `conjugate` as a function of ``r``."""
@@ -140,7 +140,7 @@ class SharedLoss(abc.ABC):
 
 @dataclass(frozen=True)
 class Separable(SharedLoss):
-    """``l(y_i, z_i) = sum_t l(y_it, z_it)`` for a smooth loss of one score.
+    """``l(y_i, z_i) = sum_t l(y_it, z_it)`` for a smooth loss of a single score.
 
     Examples
     --------
@@ -216,7 +216,7 @@ ROUNDED, SLOW = 1e-13, 0.1  # slopes, of the sum of weights, that only rounding 
 
 
 def _exponentials(z: Array) -> tuple[Array, Array, Array]:
-    """Return scores below the largest of each sample, class by class (T, N), their exponentials, and the sums (N,).
+    """Return scores below the largest of every sample, class by class (T, N), their exponentials, and the sums (N,).
 
     NumPy takes several times as long to reduce a few neighboring entries of every row.
     """
@@ -272,7 +272,7 @@ class Multinomial(SharedLoss):
         return target
 
     def parts(self, y: Array, z: Array) -> Array:
-        """Loss of each sample, (N, 1)."""
+        """Loss of every sample, (N, 1)."""
         below, _, total = _exponentials(z)
         return (np.log(total) - np.where(y.T > 0, below, 0.0).sum(axis=0))[:, None]
 
@@ -295,7 +295,7 @@ class Multinomial(SharedLoss):
         return np.where(inside, p.sum(axis=0), np.inf)
 
     def feasible(self, y: Array, rho: Array, weight: Array, *, sums: bool) -> Array:
-        """Return ``s (e_c - p)`` with ``p`` scaled by a factor a class, so that the columns sum to zero if ``sums``."""
+        """Return ``s (e_c - p)`` with ``p`` scaled by a factor a class, so the columns sum to zero if ``sums``."""
         p = (y > 0) - rho / weight[:, None]
         near = SUMMED * y.shape[1]
         if p.min() >= 0.0 and np.abs(p.T.sum(axis=0) - 1.0).max() <= near:  # slopes where sums were zero before
@@ -311,9 +311,9 @@ class Multinomial(SharedLoss):
         return np.log(np.maximum((y > 0) - rho / weight[:, None], SMALLEST))
 
     def best_intercepts(self, y: Array, f: Array, weight: Array) -> Array:
-        """Minimizer over ``b`` with a mean of zero, by Newton's method; its optimality is ``sum_i s_i (e_c - p) = 0``.
+        """Minimizer over ``b`` with a mean of zero, by Newton's method; the optimality is ``sum_i s_i (e_c - p) = 0``.
 
-        The first step, and more of them while they are long, multiply the probabilities of each class to where they
+        The first step, and more of them while they are long, multiply the probabilities of every class to where they
         would sum to what they should: iterative scaling, which always gains. Exponentials of ``f`` serve all steps, as
         long as these are not far. The classes must all occur, or there is no minimizer.
         """
@@ -358,7 +358,7 @@ class Multinomial(SharedLoss):
 
 
 def _balancing_sweep(z: Array, weight: Array, totals: Array) -> Array:
-    """Return changes (T,) of intercepts, each in turn the best one of its class: ``sum_i s_i p_ic`` is its total."""
+    """Return changes (T,) of intercepts, each in turn the best one of the class: ``sum_i s_i p_ic`` is the total."""
     z, changes = z.copy(), np.zeros(z.shape[1])
     for c, total in enumerate(totals.tolist()):
         ahead = z[:, c] - logsumexp(np.delete(z, c, axis=1), axis=1)

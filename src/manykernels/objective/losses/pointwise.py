@@ -1,4 +1,4 @@
-"""Losses of one score and one target a sample.
+"""Losses of a single score and a target per sample.
 
 Of a margin, for labels in {-1, +1}: logistic, hinge, squared hinge. Of a residual, for real targets: squared,
 epsilon-insensitive, Huber, quantile. Of counts and amounts: Poisson, gamma.
@@ -424,7 +424,7 @@ class Poisson(LogLinkLoss):
 class Gamma(LogLinkLoss):
     """Gamma loss ``y exp(-z) - 1 + z - log y``; conjugate ``(1+r) log(1+r) - r - r log y`` on ``r >= -1``.
 
-    Amounts with an exposure ``e`` are amounts ``y / e`` for one unit of it, without other weights.
+    Amounts with an exposure ``e`` are amounts ``y / e`` for a single unit of it, without other weights.
 
     References
     ----------

@@ -1,16 +1,16 @@
 """The inverse of the Hessian of Cox's partial likelihood, which has a closed form: sums over times, no factorization.
 
-Sort the samples of a stratum by time and call those with the event of one time a *node*, those censored at that time
-the next. All of a node have the same factor of their hazards, ``L = h_i / w_i`` at the weights ``w_i = s_i exp(z_i)``,
-so that the Hessian is ``diag(h)`` less a matrix which depends on the earlier of two nodes alone. On vectors that sum to
-zero it is inverted by
+Sort the samples of a stratum by time and call those with the event of a single time a *node*, those censored at that
+time the next. All of a node have the same factor of their hazards, ``L = h_i / w_i`` at the weights ``w_i = s_i
+exp(z_i)``, so the Hessian is ``diag(h)`` less a matrix which depends on the earlier of two nodes alone. On vectors that
+sum to zero it is inverted by
 
     ``G = B + sum_e delta_e (1_e - theta_e 1) (1_e - theta_e 1)'``,
 
-over the steps ``e`` from one node to the next. ``1_e`` marks the samples of all nodes up to the step, ``theta_e`` is
-their share of the hazards, and ``delta_e`` is the increase of ``-1 / L`` over the sum of the weights behind the step.
-``B`` is ``1 / diag(h)``, less a rank of one for each tie under Efron's correction. No term is negative, so that nothing
-cancels, however far hazards are apart.
+over the steps ``e`` from a single node to the next. ``1_e`` marks the samples of all nodes up to the step, ``theta_e``
+is their share of the hazards, and ``delta_e`` is the increase of ``-1 / L`` over the sum of the weights behind the
+step. ``B`` is ``1 / diag(h)``, less a rank of one for every tie under Efron's correction. No term is negative, so that
+nothing cancels, however far hazards are apart.
 """
 
 import numpy as np
@@ -26,18 +26,18 @@ RIDGE = 1e-13  # curvature along the shift of some nodes against the others, bes
 
 
 class StratumInverse:
-    """The inverse for the samples of one stratum, in the order of their times.
+    """The inverse for the samples of a single stratum, in the order of their times.
 
     Parameters
     ----------
     samples : ndarray of shape (n,)
         Places of the samples.
     nodes : ndarray of shape (n,)
-        Node of each sample, not decreasing.
+        Node of every sample, not decreasing.
     hazards : ndarray of shape (n,)
-        Expected events of each sample.
+        Expected events of every sample.
     steps : ndarray of shape (n_nodes - 1,)
-        ``delta`` of each step from one node to the next.
+        ``delta`` of every step from a single node to the next.
     tied : ndarray of shape (n_nodes,)
         What Efron's correction takes from the inverse of the hazards of a node, as a share of it.
     """

@@ -3,12 +3,12 @@
     l_mu(y, z) = max over r in [lo, hi] of  r (y - z) - kink |r| - mu (r - c)^2 / 2
 
 in place of ``l(y, z)``, the same without ``mu``. It is below the loss by at most ``mu`` times half the square of the
-box. Its slopes are dual variables of the true loss, so that a certificate of the true loss contains the error.
-(Y. Nesterov, Smooth minimization of non-smooth functions, Mathematical Programming 103, 2005.)
+box. The slopes are dual variables of the true loss, so a certificate of the true loss contains the error. (Y. Nesterov,
+Smooth minimization of non-smooth functions, Mathematical Programming 103, 2005.)
 
 The center ``c`` is zero at first, later the dual variables found with the smoothing before: what smoothing adds falls
-with ``mu |r - c|``, so that a few rounds come to any gap with a smoothing that leaves many samples between the kinks,
-where Newton's method needs few steps. This is the proximal point algorithm in the dual variables (R. T. Rockafellar,
+with ``mu |r - c|``, so a few rounds come to any gap with a smoothing that leaves many samples between the kinks, where
+Newton's method needs few steps. This is the proximal point algorithm in the dual variables (R. T. Rockafellar,
 Augmented Lagrangians and applications of the proximal point algorithm in convex programming, Mathematics of Operations
 Research 1, 1976). With zero as the center, hinge of five classes that share weights, 40 kernels on 30,000 rows, came to
 a smoothing of 2e-4 and took 69 steps; with these, 2e-2 and 26.
@@ -36,19 +36,19 @@ class ScoreFunction(abc.ABC):
 
     @abc.abstractmethod
     def value(self, z: Array) -> float:
-        """Return its value."""
+        """Return the value."""
 
     @abc.abstractmethod
     def gradient(self, z: Array) -> Array:
-        """Return its gradient, of the shape of the scores."""
+        """Return the gradient, of the shape of the scores."""
 
     @abc.abstractmethod
     def curvature(self, z: Array) -> Curvature:
-        """Return its second derivatives."""
+        """Return the second derivatives."""
 
     @abc.abstractmethod
     def curvature_bound(self, z: Array) -> Curvature:
-        """Return a diagonal curvature for steps from far away, which none of its entries makes unbounded."""
+        """Return a diagonal curvature for steps from far away, which none of the entries makes unbounded."""
 
     @abc.abstractmethod
     def conjugate_at(self, rho: Array, scale: float, z: Array) -> float:
@@ -56,7 +56,7 @@ class ScoreFunction(abc.ABC):
 
     @property
     def outputs(self) -> Sequence[ScoreFunction]:
-        """The functions of the scores of each output, where these do not act on each other."""
+        """The functions of the scores of every output, where these do not act on each other."""
         return (self,)
 
     def error(self, z: Array) -> float:
@@ -65,7 +65,7 @@ class ScoreFunction(abc.ABC):
 
 
 class Smoothed(ScoreFunction):
-    """A sum over samples of a loss with kinks, smoothed by a positive ``mu``; of several outputs one of each (T,).
+    """A sum over samples of a loss with kinks, smoothed by a positive ``mu``; of several outputs one of every (T,).
 
     ``center`` is of the shape of the scores.
     """
@@ -128,9 +128,9 @@ class Smoothed(ScoreFunction):
         return tuple(Smoothed(*own) for own in zip(self.exact.outputs, each, centers, strict=True))
 
     def error(self, z: Array) -> float:
-        """Return what smoothing adds to the gap of the true loss: its value, less that of the smoothed dual variables.
+        """Return what smoothing adds to the gap of the true loss: the value, less that of the smoothed dual variables.
 
-        Only samples near a kink add anything, so that the sum falls with the square of ``mu``.
+        Only samples near a kink add anything, so the sum falls with the square of ``mu``.
         """
         y, r = self.exact.y, self._best(z)
         return float(self.exact.total(self.loss.value(y, z) - (r * (y - z) - self.loss.kink * np.abs(r))))
@@ -156,16 +156,16 @@ def center_at(exact: Any, slopes: Array) -> float | Array:
 
 
 def lifted(curvatures: Array) -> Array:
-    """Return curvatures of single samples, none of them far below the largest."""
+    """Return curvatures of single samples, none far below the largest."""
     return np.maximum(curvatures, FLOOR * float(curvatures.max()) if curvatures.any() else 1.0)
 
 
 def smaller_smoothing(exact: Any, z: Array, mu: float | Array, goal: float) -> float | Array:
-    """Return a smoothing of a bound loss, ``mu`` at most, whose error at these scores is at most ``goal``.
+    """Return a smoothing of a bound loss, ``mu`` at most, whose error at the scores is at most ``goal``.
 
-    Of several outputs one of each (T,), which share the goal alike, but for what some do not need. An output that is
-    nearly constant has most of its samples near a kink, and with them most of the error: one smoothing of all would
-    leave the others too few between their kinks for a step to see where it leads. (Hinge of five classes that share
+    Of several outputs one of every (T,), which share the goal alike, but for what some do not need. An output that is
+    nearly constant has most of the samples near a kink, and with them most of the error: one smoothing of all would
+    leave the rest too few between their kinks for a step to see where it leads. (Hinge of five classes that share
     weights, 40 kernels on 30,000 rows, took 16 CPU seconds in place of 25.)
     """
     if len(exact.outputs) == 1 or not isinstance(z, np.ndarray):

@@ -1,9 +1,9 @@
 """Targets of survival models: structured arrays of events and times, as scikit-survival has them; and risk sets.
 
 Every event, or every step of Efron's correction, is a *term* ``c log sum_j A_j exp(z_j)``: ``A_j`` is ``s_j`` for the
-samples at risk, less a share for those of the tie, divided by what the tie itself has, so that terms are not negative.
-Sums over risk sets are cumulative sums over sorted times, group by group: a *group* holds the samples of one time in
-one stratum.
+samples at risk, less a share for those of the tie, divided by what the tie itself has, so terms are not negative. Sums
+over risk sets are cumulative sums over sorted times, group by group: a *group* holds the samples of a single time in a
+single stratum.
 """
 
 import re
@@ -115,7 +115,7 @@ def _columns(y: ArrayLike) -> dict[str, Array]:
 
 
 def _checked(event: Array, time: Array, strata: Array | None) -> Array:
-    """Return the three as one array."""
+    """Return the three as a single array."""
     lengths = {"event": len(event), "time": len(time)} | ({} if strata is None else {"strata": len(strata)})
     if len(set(lengths.values())) > 1:
         raise InvalidInputError(f"Lengths differ: {', '.join(f'{name} has {n}' for name, n in lengths.items())}.")
@@ -127,7 +127,7 @@ def _checked(event: Array, time: Array, strata: Array | None) -> Array:
 
 
 def _booleans(event: ArrayLike) -> Array:
-    """Return whether each event was seen, (n,) bool."""
+    """Return whether every event was seen, (n,) bool."""
     values = np.asarray(event)
     if values.ndim != 1 or not _are_truths(values):
         raise InvalidInputError("event must hold True (seen) or False (censored), one for each sample.")
@@ -264,7 +264,7 @@ class RiskLayout:
         self._lay_out_terms(efron)
 
     def _lay_out_terms(self, efron: bool) -> None:
-        """One term for each group with events, or with Efron's correction one for each event."""
+        """One term for every group with events, or with Efron's correction one for every event."""
         counts = np.add.reduceat(self.event.astype(np.intp), self.starts)
         steps = counts if efron else np.minimum(counts, 1)
         self.term_group: Positions = np.repeat(np.arange(len(counts)), steps)
@@ -280,15 +280,15 @@ class RiskLayout:
         self.tie_shares = np.where(self.event, shares, 0.0)
 
     def sums_at_risk(self, values: Array) -> Array:
-        """Return the sums of sorted values over all at risk at each group, and without its events, (2, G)."""
+        """Return the sums of sorted values over all at risk at every group, and without the events, (2, G)."""
         return np.asarray(sums_at_risk(values, self.event, self.starts, self.opens))
 
     def sums_before(self, own: Array, own_of_hits: Array) -> Array:
-        """Return for each sorted sample the sum over groups before its own, and the part of its own, (N,)."""
+        """Return for every sorted sample the sum over groups before its own, and the part of its own, (N,)."""
         return np.asarray(sums_before(own, own_of_hits, self.event, self.starts, self.opens))
 
     def sums_of_terms(self, terms: Array) -> Array:
-        """Return the sums of the terms of each group, (G,)."""
+        """Return the sums of the terms of every group, (G,)."""
         sums = np.zeros(len(self.starts))
         if len(terms):
             sums[self.has_term] = np.add.reduceat(terms, self.term_starts)
@@ -303,7 +303,7 @@ class RiskLayout:
 
 @compiled()
 def sums_at_risk(values: Array, event: NDArray[np.bool_], starts: Positions, opens: NDArray[np.bool_]) -> Array:
-    """Return the sums over all at risk at each group, and over these without its events, (2, G)."""
+    """Return the sums over all at risk at every group, and over the without the events, (2, G)."""
     found = np.zeros((2, starts.size))
     total, stop = 0.0, values.size
     for g in range(starts.size - 1, -1, -1):
@@ -326,7 +326,7 @@ def sums_at_risk(values: Array, event: NDArray[np.bool_], starts: Positions, ope
 def sums_before(
     own: Array, own_of_hits: Array, event: NDArray[np.bool_], starts: Positions, opens: NDArray[np.bool_]
 ) -> Array:
-    """Return for each sample the sum over the groups before its own, and what its own adds, (N,)."""
+    """Return for every sample the sum over the groups before its own, and what its own adds, (N,)."""
     found = np.empty(event.size)
     total = 0.0
     for g in range(starts.size):
@@ -344,7 +344,7 @@ def take_at_risk(risks: Any, x: Array, out: Array) -> None:
     """Subtract from ``out`` what samples at risk together take from the product of hazards with ``x``, both (N,).
 
     Of sorted samples ``risks`` has their places, events and groups, where groups, those of them without an event, and
-    strata begin, hazards, and how much the sums of each group count: of all at risk, of both, and of those without its
+    strata begin, hazards, and how much the sums of every group count: of all at risk, of both, and of those without the
     events.
     """
     order, event, group, starts, rest_starts, opens, hazards, both, mixed, rest = risks
@@ -371,10 +371,10 @@ def take_at_risk(risks: Any, x: Array, out: Array) -> None:
 
 @compiled()
 def entropies(logs: Array, z: Array, event: NDArray[np.bool_], starts: Positions, opens: NDArray[np.bool_]) -> Array:
-    """Return ``sum_j p_j (T - z_j)`` over those at risk at each group without its events, (G,).
+    """Return ``sum_j p_j (T - z_j)`` over those at risk at every group without the events, (G,).
 
     ``p_j = exp(logs_j - T)`` add up to one. Samples are added one at a time, so that nothing is subtracted but scores
-    that differ by what they matter: some may be 1e5 below the others.
+    that differ by what they matter: some may be 1e5 below the rest.
     """
     found = np.zeros(starts.size)
     top, sum_, stop = -np.inf, 0.0, logs.size

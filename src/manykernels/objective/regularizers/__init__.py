@@ -31,7 +31,7 @@ Penalty: TypeAlias = "str | Regularizer | Mapping[Any, Any]"
 
 
 def get_regularizer(regularizer: Penalty, strength: float | None = None, **params: object) -> Regularizer:
-    """Return a regularizer from its name, strength and parameters; an object is returned as it is.
+    """Return a regularizer from the name, strength and parameters; an object is returned unchanged.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ def get_regularizer(regularizer: Penalty, strength: float | None = None, **param
         :class:`PenaltyByGroup`. The strengths of regularizers in a mapping are factors of ``strength``, and a name
         there has the factor 1; None leaves kernels of a few columns without a penalty.
     strength : float, optional
-        Its strength; needed with a name or a mapping, and only then.
+        The strength; needed with a name or a mapping, and only then.
     **params
-        Parameters of the named regularizer, such as ``l1_ratio``; in a mapping, of all names that have them.
+        Parameters of the named regularizer, for example ``l1_ratio``; in a mapping, of all names that have them.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What every regularizer is: a convex, non-decreasing function of the vector of block norms, with its conjugate."""
+"""What every regularizer is: a convex, non-decreasing function of the vector of block norms, with the conjugate."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ OPTIONAL = {
 
 @dataclass(frozen=True)
 class Regularizer:
-    """A convex, non-decreasing function ``Omega(t)`` of block norms ``t_m = w_m ||f_m||``, and its conjugate.
+    """A convex, non-decreasing function ``Omega(t)`` of block norms ``t_m = w_m ||f_m||``, and the conjugate.
 
     ``Omega*(u) = sup_{t >= 0} t'u - Omega(t)`` is a function of ``u_m = sqrt(rho' K_m rho) / w_m``. Everywhere below,
-    ``t``, ``u`` and kernel weights ``d`` have shape (M,), one number a kernel.
+    ``t``, ``u`` and kernel weights ``d`` have shape (M,), a number per kernel.
 
-    One made of linear terms, ridge terms and powers gives its coefficients, `curve`, of which every solver on matrices
+    One made of linear terms, ridge terms and powers gives the coefficients, `curve`, of which every solver on matrices
     and on factors reads what it needs: nothing else is to be written. Any other gives ``value``, ``conjugate`` and
     ``prox``, which say what the problem is, and ``sparse``; each of the optional methods, ``derivative``,
     ``second_derivative`` (`curvature` where it is no sum over kernels), ``conjugate_derivative`` and ``norm_bound``,
@@ -102,7 +102,7 @@ class Regularizer:
 
     @classmethod
     def _defines(cls, name: str) -> bool:
-        """Whether a class has a member of its own in place of the one that all regularizers have."""
+        """Whether a class has a separate member in place of the one that all regularizers have."""
         return getattr(cls, name) is not getattr(Regularizer, name)
 
     # --- data -------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Regularizer:
         return None
 
     def multiplied(self, factor: float) -> Regularizer:
-        """Return this penalty with a strength so many times as large.
+        """Return the penalty with a strength so many times as large.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Regularizer:
         return True
 
     def resting_on(self, ridge: Array) -> Regularizer:
-        """Return the penalty with these ridge terms (M,), read at kernels without a penalty, in the place of none."""
+        """Return the penalty with the ridge terms (M,), read at kernels without a penalty, in the place of none."""
         return self
 
     @cached_property
@@ -156,7 +156,7 @@ class Regularizer:
 
     @cached_property
     def capabilities(self) -> frozenset[Capability]:
-        """What solvers may ask of this regularizer, derived from its data and from the methods that it defines."""
+        """What solvers may ask of the regularizer, derived from the data and from the methods that it defines."""
         found = {can for name, can in OPTIONAL.items() if self._defines(name)}
         declared = {
             Capability.SELECTION: self.sparse,
@@ -229,7 +229,7 @@ class Regularizer:
     def prox(self, t: Array, step: float) -> Array:
         """``argmin_x |x - t|^2 / 2 + step Omega(x)`` over ``x >= 0``, for ``t >= 0`` of shape (M,).
 
-        A separable penalty takes one step a kernel, of shape (M,), as well.
+        A separable penalty takes a step per kernel, of shape (M,), as well.
 
         Parameters
         ----------
@@ -256,13 +256,13 @@ class Regularizer:
         return np.inf if np.any(np.asarray(u) > 0) else 0.0
 
     def relative(self, fraction: float, u: Array, loss: float) -> Self:
-        """Return this penalty at a fraction of the strength at which it leaves nothing to gain.
+        """Return the penalty at a fraction of the strength at which it leaves nothing to gain.
 
         That strength is `strength_max` where it is finite. Elsewhere it is the strength at which the conjugate, the
-        most that a model of slope ``u`` can gain to first order, is the loss that there is to lose:
-        ``Omega*(u) = loss``. Both grow alike with the kernels and with the unit of the target, so that the same
-        fraction means the same for all of them; for ridge and squared loss, the strength is the Rayleigh quotient
-        ``rho' (sum_m K_m / w_m^2) rho / rho'rho``.
+        most that a model of slope ``u`` can gain to first order, is the loss that there is to lose: ``Omega*(u) =
+        loss``. Both grow alike with the kernels and with the unit of the target, so the same fraction means the same
+        for all; for ridge and squared loss, the strength is the Rayleigh quotient ``rho' (sum_m K_m / w_m^2) rho /
+        rho'rho``.
 
         Parameters
         ----------
@@ -353,7 +353,7 @@ class Regularizer:
         return float(unit.conjugate(slopes) ** (exponent - 1.0))
 
     def threshold(self, t: Array) -> Any:
-        """Return the dual norms below which kernels without a norm stay without one, the others having norms ``t``.
+        """Return the dual norms below which kernels without a norm stay without one, the rest having norms ``t``.
 
         Returns
         -------
@@ -362,7 +362,7 @@ class Regularizer:
         return self.inactive_below if self.curve is None else self.curve.threshold(t)
 
     def excess(self, t: Array, u: Array) -> Array:
-        """Return by how much ``u`` is more than keeps kernels without a norm out, the others having norms ``t``.
+        """Return by how much ``u`` is more than keeps kernels without a norm out, the rest having norms ``t``.
 
         These are the sizes of the smallest subgradients there: unless overridden, ``(u - dOmega/dt_m)_+``.
 
@@ -374,7 +374,7 @@ class Regularizer:
         return np.maximum(np.asarray(u) - self.derivative(t), 0.0)
 
     def on_kernels(self, names: Sequence[Any]) -> Regularizer:
-        """Return the regularizer of kernels of these names: itself, unless it is told by names what kernels have.
+        """Return the regularizer of kernels of the names: itself, unless it is told by names what kernels have.
 
         Parameters
         ----------
@@ -394,7 +394,7 @@ class Regularizer:
         return self.strength_max(u)
 
     def take(self, kernels: slice | Array) -> Regularizer:
-        """Return the regularizer of some of the kernels: itself, unless it has coefficients of each kernel.
+        """Return the regularizer of some of the kernels: itself, unless it has coefficients of every kernel.
 
         Parameters
         ----------
@@ -478,7 +478,7 @@ class Regularizer:
         return self.curve.conjugate_derivative(u)
 
     def norms_of(self, n_kernels: int) -> tuple[Array, Array] | None:
-        """Return the kernels of every norm that the penalty is a sum of, and its factor; None if it is no such sum.
+        """Return the kernels of every norm that the penalty is a sum of, and the factor; None if it is no such sum.
 
         Returns
         -------
@@ -518,14 +518,14 @@ class Regularizer:
 
     @cached_property
     def weight_range(self) -> tuple[Any, Any]:
-        """Ends of the interval of each kernel weight, floats or (M,).
+        """Ends of the interval of every kernel weight, floats or (M,).
 
         The upper end is infinite, or a pole of the bound; a kernel without linear term has a single weight.
         """
         return (0.0, np.inf) if self.curve is None else self.curve.weight_range
 
     def _lacks(self, capability: Capability) -> IncompatibleError:
-        """Return the error that says what this regularizer has not been given."""
+        """Return the error that says what the regularizer has not been given."""
         return IncompatibleError(f"The regularizer '{self.name}' does not have {capability.words}.")
 
 

@@ -1,4 +1,4 @@
-r"""The numbers of a penalty that is made of powers of block norms, and everything that follows from them.
+r"""The numbers of a penalty made of powers of block norms, and everything that follows from them.
 
 .. math:: \Omega(t) = \sum_m \Big( a_m t_m + \frac{r_m}{2} t_m^2 \Big) + \Psi(t), \qquad
           \Psi(t) = \frac{C}{q} \sum_m t_m^q \quad\text{or}\quad \frac{C}{2} \lVert t \rVert_q^2
@@ -28,7 +28,7 @@ class Curve:
     r"""Coefficients of ``sum_m (a_m t_m + r_m t_m^2 / 2)`` plus a power of block norms or the square of their norm.
 
     All engines read a penalty here: the matrix engines bounds and closed forms, the one on factors the coefficients of
-    each group, the online solvers the exponents. A penalty has either ridge terms or a power, beside linear terms.
+    every group, the online solvers the exponents. A penalty has either ridge terms or a power, beside linear terms.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class Curve:
 
     @cached_property
     def bare(self) -> Any:
-        """Whether kernels have no ridge term, one answer for all of them or one each."""
+        """Whether kernels have no ridge term, one answer for all or one each."""
         return np.equal(self.ridge, 0.0)
 
     @cached_property
@@ -226,7 +226,7 @@ class Curve:
         return np.array([self.strength_max(u) for u in U])  # one at a time: there may be a million kernels
 
     def threshold(self, t: Array) -> Any:
-        """Return the slopes at zero of kernels without a norm, the others having norms ``t``."""
+        """Return the slopes at zero of kernels without a norm, the rest having norms ``t``."""
         return self.linear + self.power * float(np.sum(t)) if self.power and self.exponent == 1 else self.linear
 
     # --- derivatives ------------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ class Curve:
 
     @cached_property
     def weight_range(self) -> tuple[Any, Any]:
-        """Ends of the interval of each kernel weight: the upper one is infinite or a pole of the bound."""
+        """Ends of the interval of every kernel weight: the upper one is infinite or a pole of the bound."""
         if not self.elastic:
             fixed = self.exponent == 2 and not self.coupled and not self.slanted
             return (1.0 / self.power, 1.0 / self.power) if fixed else (0.0, np.inf)

@@ -2,8 +2,8 @@ r"""Other penalties for other kernels: subjects and batches under ridge, say, an
 
 .. math:: \Omega(t) = C \sum_g \Omega_g(t_g), \qquad \Omega^*(u) = \sum_g (C\,\Omega_g)^*(u_g)
 
-Conjugates add, the smallest of the scales of all parts makes a dual point feasible, prox and weights act on each part
-by itself. Where every part has linear and ridge terms only, so has the whole: its `curve` has one coefficient a kernel,
+Conjugates add, the smallest of the scales of all parts makes a dual point feasible, prox and weights act on every part
+by itself. Where every part has linear and ridge terms only, so has the whole: its `curve` has a coefficient per kernel,
 and every engine reads it there.
 """
 
@@ -40,7 +40,7 @@ COMMON = (
 
 @dataclass(frozen=True)
 class Unpenalized(Ridge):
-    """No penalty: a problem puts ridge terms too small to matter in its place, and certifies what it stands for."""
+    """No penalty: a problem puts ridge terms too small to matter in the place, and certifies what it stands for."""
 
     strength: float = 1.0
     resting: tuple[float, ...] | None = None  # second derivatives of these terms, one a kernel, once a problem knows
@@ -73,22 +73,22 @@ class Unpenalized(Ridge):
 
 @dataclass(frozen=True)
 class PenaltyByGroup(Regularizer):
-    """``C sum_g Omega_g(t_g)``: the kernels of each group have a penalty of their own.
+    """``C sum_g Omega_g(t_g)``: the kernels of every group have a separate penalty.
 
-    Made by `get_regularizer` and by the parameter ``penalty`` of estimators from a mapping such as
-    ``{"subject": "ridge", "*": "l1"}``. Until a problem says what its kernels are called (`on_kernels`), it is the
-    penalty of one kernel a group.
+    Made by `get_regularizer` and by the parameter ``penalty`` of estimators from a mapping such as ``{"subject":
+    "ridge", "*": "l1"}``. Until a problem says what the kernels are called (`on_kernels`), it is the penalty of a
+    kernel per group.
 
     Parameters
     ----------
     strength : float
         ``C``, which multiplies the strengths of all parts.
     groups : tuple of str, int or tuple
-        What the kernels of each group are called, see `kernels_called`; at most one is ``"*"``, the rest.
+        What the kernels of every group are called, see `kernels_called`; at most one is ``"*"``, the rest.
     parts : tuple of Regularizer
-        The penalty of each group; `Unpenalized` is none, whatever the strength.
+        The penalty of every group; `Unpenalized` is none, whatever the strength.
     owners : tuple of int, optional
-        The group of each kernel, once kernels are known.
+        The group of every kernel, once kernels are known.
 
     Examples
     --------
@@ -120,7 +120,7 @@ class PenaltyByGroup(Regularizer):
     # --- which kernels ----------------------------------------------------------------------------------------------
 
     def on_kernels(self, names: Sequence[Any]) -> PenaltyByGroup:
-        """Return the penalty of kernels of these names; itself if they are known.
+        """Return the penalty of kernels of the names; itself if they are known.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class PenaltyByGroup(Regularizer):
 
     @cached_property
     def _owners(self) -> Array:
-        """The group of each kernel, (M,)."""
+        """The group of every kernel, (M,)."""
         return np.arange(len(self.parts)) if self.owners is None else np.asarray(self.owners, dtype=np.intp)
 
     @cached_property
@@ -178,7 +178,7 @@ class PenaltyByGroup(Regularizer):
         return replace(self, parts=tuple(parts), owners=tuple(owners.tolist()))
 
     def _each(self, function: Callable[..., Any], *vectors: Array | float) -> Array:
-        """Return a function of every part and its part of the vectors, one value a kernel."""
+        """Return a function of every part and the part of the vectors, a value per kernel."""
         whole = np.empty(self._owners.size)
         for part, own in self._blocks:
             whole[own] = function(part, *(np.asarray(vector)[own] for vector in vectors))
@@ -279,12 +279,12 @@ class PenaltyByGroup(Regularizer):
         return max(finite, default=0.0) if selects else self.strength_max(u)
 
     def _largest(self, u: Array) -> list[float]:
-        """Return the strength of the whole at which each part leaves its kernels out."""
+        """Return the strength of the whole at which every part leaves the kernels out."""
         blocks = self._penalized
         return [self.strength * part.strength_max(np.asarray(u)[own]) / part.strength for part, own in blocks]
 
     def relative(self, fraction: float, u: Array, loss: float) -> PenaltyByGroup:
-        """Scale every part by its own strength at which nothing is left to gain, times its factor."""
+        """Scale every part by its own strength at which nothing is left to gain, times the factor."""
         parts = list(self.parts)
         groups = [g for g in np.unique(self._owners) if parts[g].penalizes]
         if not groups:
@@ -311,7 +311,7 @@ class PenaltyByGroup(Regularizer):
         return self._each(lambda part, own: part.threshold(own), t)
 
     def excess(self, t: Array, u: Array) -> Array:
-        """Return the excess of each part."""
+        """Return the excess of every part."""
         return self._each(lambda part, *vectors: part.excess(*vectors), t, u)
 
     # --- derivatives ------------------------------------------------------------------------------------------------
@@ -322,8 +322,8 @@ class PenaltyByGroup(Regularizer):
     def curvature(self, t: Array) -> tuple[Array, Array]:
         """Return ``h`` and ``g`` of the parts; of several parts with a ``g``, only the first is exact.
 
-        Two of them would share one ``g g'``, so that the others are replaced by the diagonal matrix above them,
-        ``g_m sum_n g_n``.
+        Two of them would share one ``g g'``, so the rest are replaced by the diagonal matrix above them, ``g_m sum_n
+        g_n``.
         """
         diagonal, coupling = np.empty(self._owners.size), np.zeros(self._owners.size)
         for part, own in self._blocks:
@@ -389,7 +389,7 @@ def kernels_called(group: object, names: Sequence[str]) -> Array:
 
 
 def owners_of(groups: Sequence[Any], names: Sequence[str]) -> Array:
-    """Return the group of each kernel, (M,): the one that names it exactly, else the pattern, else the rest."""
+    """Return the group of every kernel, (M,): the one that names it exactly, else the pattern, else the rest."""
     owners, exact = np.full(len(names), -1), np.zeros(len(names), dtype=bool)
     for g, group in enumerate(groups):
         if is_rest(group):

@@ -1,4 +1,4 @@
-"""Norm regularizers: linear terms, ridge terms and powers of block norms, each given by its curve alone."""
+"""Norm regularizers: linear terms, ridge terms and powers of block norms, every given by the curve alone."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class BlockLq(Regularizer):
 
     @cached_property
     def curve(self) -> Curve:
-        """A power that is not coupled."""
+        """A power not coupled."""
         return Curve(power=self.strength, exponent=self.q)
 
 

@@ -1,4 +1,4 @@
-r"""Trees of penalties: views of gene sets of kernels, each level with norms of its own (the sparse group lasso).
+r"""Trees of penalties: views of gene sets of kernels, every level with norms of its own (the sparse group lasso).
 
 .. math:: \Omega(t) = C \sum_v c_v \lVert t_v \rVert_2
 
@@ -36,8 +36,8 @@ class Tree(Regularizer):
 
     .. math:: \Omega(t) = C \Big( r \sum_m t_m + \frac{1 - r}{L} \sum_{v} \sqrt{n_v}\, \lVert t_v \rVert_2 \Big)
 
-    with ``v`` the groups of all ``L`` levels and ``n_v`` the number of kernels in one. With one level it is the sparse
-    group lasso.
+    with ``v`` the groups of all ``L`` levels and ``n_v`` the number of kernels in one. With a single level it is the
+    sparse group lasso.
 
     Parameters
     ----------
@@ -46,15 +46,15 @@ class Tree(Regularizer):
     groups : mapping or tuple, default=()
         Groups by name: ``{"rna": {"apoptosis": "rna apoptosis*", "repair": ["tp53", "atm"]}, "clinical": None}``. A
         value is again a mapping, or tells the kernels of a group as names, patterns or a list of these; None if the
-        group is called as its kernels are. Kernels that no group names have none above them. Without groups there is
+        group is called as the kernels are. Kernels that no group names have none above them. Without groups there is
         one of all kernels.
     l1_ratio : float, default=0.5
-        ``r``, above 0 and at most 1, which is the block 1-norm. At 0 groups would be kept or left as wholes: a group
-        is one kernel then, the sum of its kernels.
+        ``r``, above 0 and at most 1, which is the block 1-norm. At 0 groups would be kept or left as wholes: a group is
+        a single kernel then, the sum of the kernels.
     owners : tuple of tuple of int, optional
-        For each level from the roots down the group of every kernel, -1 for none; known once kernels are.
+        For every level from the roots down the group of every kernel, -1 for none; known once kernels are.
     sizes : tuple of tuple of float, optional
-        For each level the factors ``sqrt(n_v) / L`` of its groups.
+        For every level the factors ``sqrt(n_v) / L`` of the groups.
 
     References
     ----------
@@ -87,12 +87,12 @@ class Tree(Regularizer):
     # --- which kernels ----------------------------------------------------------------------------------------------
 
     def on_kernels(self, names: Sequence[Any]) -> Tree:
-        """Return the tree over kernels of these names; itself if they are known.
+        """Return the tree over kernels of the names; itself if they are known.
 
         Raises
         ------
         InvalidInputError
-            If a group names no kernel, or two groups that are not one inside the other name the same.
+            If a group names no kernel, or two groups not one inside the other name the same.
         """
         if self.owners is not None:
             if len(names) != len(self.owners[0]):
@@ -122,7 +122,7 @@ class Tree(Regularizer):
 
     @cached_property
     def _known_levels(self) -> list[tuple[Array, Array, Array]]:
-        """`_levels` of kernels that are known."""
+        """`_levels` of kernels known."""
         found = []
         for level, sizes in zip(reversed(self.owners or ()), reversed(self.sizes), strict=True):
             owner = np.asarray(level, dtype=np.intp)
@@ -136,7 +136,7 @@ class Tree(Regularizer):
         return 1.0 - self.l1_ratio
 
     def norms_of(self, n_kernels: int) -> tuple[Array, Array]:
-        """Return the kernels of every norm, each kernel's own first, and ``C c_v``; groups without any have none."""
+        """Return the kernels of every norm, every kernel's own first, and ``C c_v``; groups without any have none."""
         members, factors = [np.eye(n_kernels, dtype=bool)], [np.full(n_kernels, self.l1_ratio)]
         for inside, owner, sizes in self._levels(n_kernels):
             level = np.zeros((len(sizes), n_kernels), dtype=bool)
@@ -180,7 +180,7 @@ class Tree(Regularizer):
 
     @property
     def inactive_below(self) -> float:
-        """``C r``: groups that are not zero ask no more of their kernels."""
+        """``C r``: groups not zero ask no more of their kernels."""
         return self.strength * self.l1_ratio
 
     def value(self, t: Array) -> float:
@@ -280,7 +280,7 @@ class Tree(Regularizer):
 
 
 def _norms(values: Array, owner: Array, n_groups: int) -> Array:
-    """Return the Euclidean norm of each group, without overflow."""
+    """Return the Euclidean norm of every group, without overflow."""
     top = float(np.max(values, initial=0.0))
     if not top > 0:
         return np.zeros(n_groups)
@@ -289,7 +289,7 @@ def _norms(values: Array, owner: Array, n_groups: int) -> Array:
 
 
 def _kept(norms: Array, limits: Array) -> Array:
-    """Return what is left of groups when their norms shrink by these limits, as factors."""
+    """Return what is left of groups when their norms shrink by the limits, as factors."""
     return np.maximum(1.0 - np.divide(limits, norms, out=np.ones(len(norms)), where=norms > 0), 0.0)
 
 
@@ -308,7 +308,7 @@ def _frozen(groups: ArrayLike | None) -> Any:
 
 
 def _collect(groups: Any, names: Sequence[str], depth: int, levels: list[list[Array]]) -> Array:
-    """Append every group's kernels, (M,) bool, to those of its level; return the kernels of all of these groups."""
+    """Append every group's kernels, (M,) bool, to those of the level; return the kernels of all of the groups."""
     found = np.zeros(len(names), dtype=bool)
     if len(levels) == depth:
         levels.append([])
@@ -321,7 +321,7 @@ def _collect(groups: Any, names: Sequence[str], depth: int, levels: list[list[Ar
 
 
 def _owner_of(groups: Sequence[Array], names: Sequence[Any]) -> Array:
-    """Return the group of each kernel, (M,), -1 for none; refuse two for one."""
+    """Return the group of every kernel, (M,), -1 for none; refuse two for one."""
     counts = np.sum(groups, axis=0) if groups else np.zeros(len(names))
     if np.any(counts > 1):
         m = int(np.argmax(counts > 1))

@@ -38,7 +38,7 @@ def elastic_net_linear(u: ArrayLike, eta: float) -> Array:
     ``v^2 = (4 (1 - eta) + k eta^2) / sum_k u^2``.
 
     A negative entry of ``u`` gets zero weight like an entry of zero: lowering ``theta_i`` to 0 raises ``theta_i u_i``
-    and leaves more room to the others, since the constraint grows in every entry.
+    and leaves more room to the rest, since the constraint grows in every entry.
 
     Parameters
     ----------
@@ -64,8 +64,8 @@ def elastic_net_linear(u: ArrayLike, eta: float) -> Array:
 
     Notes
     -----
-    The subtraction ``v u_i - eta`` cancels as eta tends to 1, so it is rewritten with the differences
-    ``u_max^2 - u_i^2``, which are computed without cancellation.
+    The subtraction ``v u_i - eta`` cancels as eta tends to 1, so it is rewritten with the differences ``u_max^2 -
+    u_i^2``, computed without cancellation.
 
     References
     ----------
@@ -85,7 +85,7 @@ def elastic_net_linear(u: ArrayLike, eta: float) -> Array:
 
 
 def linear_maximizer(u: Array, eta: float) -> Array:
-    """Return `elastic_net_linear` without its checks, for loops that know their input."""
+    """Return `elastic_net_linear` without the checks, for loops that know their input."""
     theta = np.zeros(u.shape)
     largest = float(np.max(u, initial=0.0))
     if largest == 0:
@@ -123,7 +123,7 @@ def elastic_net_reciprocals(beta: ArrayLike, eta: float) -> Array:
     ----------
     beta : array_like of shape (M,)
         Non-negative numerators; a zero gets a zero weight (and counts zero in the sum). A negative numerator has no
-        minimum: its quotient falls without bound as its weight tends to 0.
+        minimum: the quotient falls without bound as the weight tends to 0.
     eta : float
         Between 0 (2-norm ball) and 1 (simplex).
 
@@ -144,8 +144,8 @@ def elastic_net_reciprocals(beta: ArrayLike, eta: float) -> Array:
     Notes
     -----
     The optimality conditions ``theta^2 (eta + 2 (1 - eta) theta) = nu beta`` and the constraint are solved together by
-    Newton's method in the logarithms of ``theta`` and ``nu``: each left side is convex there, with a slope between 2
-    and 3, so that a handful of steps reaches the last digit for entries of any size.
+    Newton's method in the logarithms of ``theta`` and ``nu``: every left side is convex there, with a slope between 2
+    and 3, so a handful of steps reaches the last digit for entries of any size.
 
     References
     ----------
@@ -239,7 +239,7 @@ def _entries(t: Array, nu: float, shift: float, eta: float) -> Array:
 
 
 def _start(roots: Array, shift: float, eta: float) -> Array:
-    """Upper bound of every root: each factor of the left side alone."""
+    """Upper bound of every root: every factor of the left side alone."""
     quadratic = np.maximum(roots / np.sqrt(eta) - shift, 0.0) if eta > 0 else np.full(roots.shape, np.inf)
     cubic = np.cbrt(roots**2 / (2.0 * (1.0 - eta))) if eta < 1 else np.full(roots.shape, np.inf)
     return np.minimum(quadratic, cubic)
@@ -514,7 +514,7 @@ class ElasticNetBall(WeightSet):
         return shifted_reciprocals(t, 0.0, self.eta)
 
     def value(self, t: Array) -> float:
-        """``(lam/2) sum t^2 / theta``, on ``t / max(t)`` so that squares neither overflow nor vanish."""
+        """``(lam/2) sum t^2 / theta``, on ``t / max(t)`` so squares neither overflow nor vanish."""
         top = float(np.max(t, initial=0.0))
         kept = np.asarray(t)[np.asarray(t) > 0] / top
         if not kept.size:

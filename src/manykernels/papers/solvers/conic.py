@@ -32,7 +32,7 @@ SMALLEST_SINGULAR = 1e-15  # relative to the largest one
 
 
 def with_best_intercept(problem: Problem, rho: Array, d: Array) -> Model:
-    """Return the model of these coefficients and weights with the intercept that minimizes its loss."""
+    """Return the model of the coefficients and weights with the intercept that minimizes the loss."""
     if not problem.fit_intercept:
         return rho, d, 0.0
     scores = problem.stack.apply(d, rho)
@@ -42,9 +42,9 @@ def with_best_intercept(problem: Problem, rho: Array, d: Array) -> Model:
 def refinements(problem: Problem, rho: Array, d: Array) -> Iterator[Array]:
     """Yield feasible coefficients near ``rho``: the nearest ones, and ones whose scores fit a piecewise linear loss.
 
-    Where a conjugate is linear between the ends of its box, a coefficient inside tells its score exactly. Scores are
+    Where a conjugate is linear between the ends of the box, a coefficient inside tells the score exactly. Scores are
     ``sum_m d_m K_m rho``, which may be 1e6 times more sensitive than the dual value that the program maximizes; so
-    coefficients close to an end are put there, and the others solve the linear system for their scores.
+    coefficients close to an end are put there, and the rest solve the linear system for their scores.
     """
     feasible = problem.feasible_dual(rho)
     yield feasible
@@ -144,7 +144,7 @@ class ConeProgram:
         return cones
 
     def _hessian(self) -> csc_array:
-        """Return the upper triangle of ``P``, without its zeros."""
+        """Return the upper triangle of ``P``, without the zeros."""
         indices = np.flatnonzero(self.quadratic)
         rows, columns, values = indices, indices, self.quadratic[indices]
         if self.dense is not None:
@@ -165,8 +165,8 @@ class DualProgram:
     """Cone program in ``x``, whose leading entries are ``rho / unit``; `Conic` has the formulas.
 
     Kernels and targets may differ by many orders of magnitude, so everything is written in natural units: dual
-    coefficients in ``unit``, the objective in ``worth``, each cone in units of its own ``size``, the largest
-    ``||L_m' rho||`` for ``||rho|| = unit``.
+    coefficients in ``unit``, the objective in ``worth``, every cone in units of its own ``size``, the largest ``||L_m'
+    rho||`` for ``||rho|| = unit``.
     """
 
     problem: Problem
@@ -214,7 +214,7 @@ class DualProgram:
         return (self._linear == 0) & (Capability.SIMPLEX not in self.problem.regularizer.capabilities)
 
     def _plain_weights(self) -> Array:
-        """Return ``1 / (r_m w_m^2)`` for kernels without linear term, zero for the others."""
+        """Return ``1 / (r_m w_m^2)`` for kernels without linear term, zero for the rest."""
         weights = np.zeros(self.problem.n_kernels)
         np.divide(self.problem.penalties**-2.0, self._ridge, out=weights, where=self._plain)
         return weights
@@ -290,7 +290,7 @@ class DualProgram:
 
 
 def _coefficients(problem: Problem) -> tuple[Array, Array]:
-    """Return the linear and the quadratic coefficient of each kernel; on a simplex 0 and ``lambda``, shared by all."""
+    """Return the linear and the quadratic coefficient of every kernel; on a simplex 0 and ``lambda``, shared by all."""
     curve = problem.regularizer.curve
     assert curve is not None, "the solver refuses what has none"
     linear, quadratic = np.broadcast_arrays(curve.linear, curve.ridge if curve.elastic else curve.power)
@@ -338,17 +338,16 @@ class Conic(Solver):
         subject to         ||L_m' rho|| <= w_m B_m,   sum rho = 0 with an intercept,   lo <= rho <= hi
 
     where ``B_m = C`` for the block 1-norm; ``B_m = C l1_ratio + e_m`` and ``psi = sum e_m^2 / (2 C (1 - l1_ratio))``
-    for the elastic net; ``B_m = e`` for all kernels and ``psi = e^2 / (2 lambda)`` for weights on a simplex. Ridge is
-    a quadratic program; the logistic loss brings two exponential cones a sample. The multiplier of a cone, divided
-    by ``w_m B_m``, is the weight of its kernel, and the multiplier of ``sum rho = 0`` is the intercept.
+    for the elastic net; ``B_m = e`` for all kernels and ``psi = e^2 / (2 lambda)`` for weights on a simplex. Ridge is a
+    quadratic program; the logistic loss brings two exponential cones a sample. The multiplier of a cone, divided by
+    ``w_m B_m``, is the weight of the kernel, and the multiplier of ``sum rho = 0`` is the intercept.
 
     A reference for small problems: it factorizes all kernels and holds M N^2 numbers.
 
     Notes
     -----
-    An iteration is one run of Clarabel. If its answer is not certified to ``tol``, the learner at its weights may be;
-    else further runs use other settings.
-    Needs the extra ``conic``: ``pip install 'manykernels[conic]'``.
+    An iteration is a single run of Clarabel. If the answer is not certified to ``tol``, the learner at the weights may
+    be; else further runs use other settings. Needs the extra ``conic``: ``pip install 'manykernels[conic]'``.
 
     References
     ----------
@@ -397,7 +396,7 @@ class Conic(Solver):
             state.model = rho, d, b
 
     def extract(self, problem: Problem, state: _State) -> Model:
-        """Return the model with feasible coefficients, the best intercept for its scores and few kernels."""
+        """Return the model with feasible coefficients, the best intercept for the scores and few kernels."""
         rho, d, _ = state.model
         if state.attempts == 0:  # out of time
             return state.model
@@ -413,7 +412,7 @@ class Conic(Solver):
 
 
 def _refitted(problem: Problem, model: Model, gap: float) -> Model:
-    """Return the model or, if it has the smaller gap, the learner at its weights.
+    """Return the model or, if it has the smaller gap, the learner at the weights.
 
     Scores may be 1e6 times more sensitive than the dual value, which is all that the program minimizes.
     """
@@ -423,9 +422,9 @@ def _refitted(problem: Problem, model: Model, gap: float) -> Model:
 
 
 def sparsest(problem: Problem, rho: Array, d: Array, tol: float) -> Model:
-    """Return the model with fewest kernels among three, if it is certified to ``tol`` or hardly worse than the others.
+    """Return the model with fewest kernels among three, if it is certified to ``tol`` or hardly worse than the rest.
 
-    The three: no kernel at all, the kernels that are not inactive, every kernel.
+    The three: no kernel at all, the kernels not inactive, every kernel.
     """
     full = with_best_intercept(problem, rho, d)
     if not problem.regularizer.sparse:
@@ -442,7 +441,7 @@ def sparsest(problem: Problem, rho: Array, d: Array, tol: float) -> Model:
 def _inactive(problem: Problem, rho: Array, d: Array) -> Array:
     """Return which kernels have zero weight at the optimum, as far as can be told.
 
-    There ``d_m > 0`` only where ``u_m`` is as large as it may be: of weight and slack, each relative to its largest
+    There ``d_m > 0`` only where ``u_m`` is as large as it may be: of weight and slack, every relative to the largest
     value, the smaller one is zero.
     """
     squares = problem.dual_norms(rho) ** 2

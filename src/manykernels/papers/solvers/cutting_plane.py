@@ -4,8 +4,8 @@ With ``J`` of `simplex_point` and the learner at ``theta^t``, whose coefficients
 
     J(theta) >= J(theta^t) + g_t'(theta - theta^t),      g_tm = -u_tm^2 / (2 lambda)
 
-SILP goes to the minimum of the largest of these cuts; LevelMKL to the point nearest to the last one at which all of
-them are at most ``level U + (1 - level) L``, between the best value ``U`` and the minimum ``L`` of the cuts.
+SILP goes to the minimum of the largest of the cuts; LevelMKL to the point nearest to the last one at which all are at
+most ``level U + (1 - level) L``, between the best value ``U`` and the minimum ``L`` of the cuts.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Cuts:
 
     @classmethod
     def of(cls, point: SimplexPoint) -> Cuts:
-        """Return the cut at one point."""
+        """Return the cut at a single point."""
         return cls(np.array([point.cut_intercept]), point.slopes[None], point.fit.rho[None])
 
     def value(self, theta: Array) -> float:
@@ -80,8 +80,8 @@ class Cuts:
     def minimum(self, center: Array, upper: float, gap: float) -> CutMinimum:
         """Minimize the model over the simplex, by HiGHS.
 
-        Cuts differ by the gap, and weights move by its square root: with ``theta = center + eta x`` and
-        ``tau = upper + gap t`` the program keeps entries of order one, while HiGHS in plain units knows ten digits.
+        Cuts differ by the gap, and weights move by the square root: with ``theta = center + eta x`` and ``tau = upper +
+        gap t`` the program keeps entries of order one, while HiGHS in plain units knows ten digits.
         """
         zoom = _Zoom.at(center, upper, gap, np.abs(self.slopes).max())
         rows, right = zoom.cuts(self.constants, self.slopes)
@@ -212,7 +212,7 @@ class CuttingPlane(SimplexMethod):
         return CutState(point, point, cuts, cuts.minimum(point.theta, point.value, np.inf))
 
     def step(self, problem: Problem, state: CutState) -> None:
-        """Fit a learner, add its cut, minimize the model."""
+        """Fit a learner, add the cut, minimize the model."""
         gap, alternates = state.gap, self.alternate and state.useless >= USELESS_CUTS
         theta = state.best.alternated() if alternates else self.next_weights(state)
         state.point = state.point.moved(theta, self.tol)
@@ -255,9 +255,9 @@ class CuttingPlane(SimplexMethod):
 class LevelMKL(CuttingPlane):
     """Level method: the next weights are the nearest ones at which the cuts are low enough (Xu et al. 2009).
 
-    With the best value ``U`` and the minimum ``L`` of the cuts, the last weights are projected on
-    ``{theta : every cut <= level U + (1 - level) L}`` by Clarabel, which needs the extra ``conic``:
-    ``pip install 'manykernels[conic]'``. Steadier than SILP; the gap falls by about the same factor in each iteration.
+    With the best value ``U`` and the minimum ``L`` of the cuts, the last weights are projected on ``{theta : every cut
+    <= level U + (1 - level) L}`` by Clarabel, which needs the extra ``conic``: ``pip install 'manykernels[conic]'``.
+    Steadier than SILP; the gap falls by about the same factor in every iteration.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ class LevelMKL(CuttingPlane):
 class SILP(CuttingPlane):
     """Semi-infinite linear program: the next weights minimize the cuts (Sonnenburg et al. 2006).
 
-    Each iteration solves ``max tau  s.t.  tau <= sum_m theta_m S_m(rho^t)`` over the simplex for all learners so far,
+    Every iteration solves ``max tau  s.t.  tau <= sum_m theta_m S_m(rho^t)`` over the simplex for all learners so far,
     by HiGHS; it needs no step length, and jumps between corners until it has enough cuts.
 
     Parameters

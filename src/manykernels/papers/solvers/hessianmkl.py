@@ -75,7 +75,7 @@ def _free_minimum(hessian: Array, linear: Array, free: Array) -> tuple[Array, fl
 
 
 def _solution(matrix: Array, right: Array) -> Array:
-    """Solve a symmetric system; where hundreds of equal rows leave no digits, return its smallest solution."""
+    """Solve a symmetric system; where hundreds of equal rows leave no digits, return the smallest solution."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", LinAlgWarning)
         try:
@@ -114,7 +114,7 @@ class HessianMKL(SimplexMethod):
     """Newton's method on kernel weights (Chapelle and Rakotomamonjy 2008).
 
     Minimizes ``J(theta) = min_{f,b} sum_i s_i l(y_i, f_i + b) + (lambda/2) sum_m t_m^2 / theta_m`` over the simplex.
-    With ``q_m = K_m rho / (w_m^2 lambda)`` and F the samples whose coefficient is not at an end of its box::
+    With ``q_m = K_m rho / (w_m^2 lambda)`` and F the samples whose coefficient is not at an end of the box::
 
         dJ/dtheta_m = -rho'q_m / 2
         d2J/(dtheta_k dtheta_m) = q_k' A q_m,      A = (W_FF + sum_m d_m K_FF)^{-1}, bordered by the intercept
@@ -124,7 +124,7 @@ class HessianMKL(SimplexMethod):
 
     Notes
     -----
-    Costs one product of every kernel with ``rho`` and M right-hand sides a step, so M up to a few hundred.
+    Costs a single product of every kernel with ``rho`` and M right-hand sides a step, so M up to a few hundred.
 
     References
     ----------
@@ -182,7 +182,7 @@ def _scores(point: SimplexPoint) -> Array:
 
 
 def _flexibility(problem: Problem, rho: Array, scores: Array) -> tuple[Array, Array]:
-    """Return how much each score changes with its coefficient along the loss, and which coefficients can change."""
+    """Return how much every score changes with the coefficient along the loss, and which coefficients can change."""
     loss = problem.loss
     if loss.entropic:
         curvature = problem.weight * loss.second_derivative(problem.y, scores)

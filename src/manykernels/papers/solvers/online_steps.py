@@ -1,4 +1,4 @@
-"""The implicit step of a sample for the online solvers, compiled: the dual is maximized along its coefficient.
+"""The implicit step of a sample for the online solvers, compiled: the dual is maximized along the coefficient.
 
 Dual coefficients ``rho`` maximize ``-sum_i s_i l*(y_i, -rho_i/s_i) - Omega*(u)`` with ``u_m^2 = rho' K_m rho``, kernels
 in the units that make all penalties one. Held beside ``rho`` are the products ``K_m rho`` and the squares ``u_m^2``.
@@ -31,7 +31,7 @@ class OnlineLoss(NamedTuple):
 
 
 class Penalty(NamedTuple):
-    """The penalty by what its weights are made of.
+    """The penalty by what the weights are made of.
 
     ``ELASTIC``: ``d = (u - slope)_+ / (power u)``; ``POWER``: ``d = (u / slope)^(power - 2) / slope``; ``BALL``:
     ``d = (u / ||u||_power)^(power - 2) / slope``; ``SQUARE``: ``d = ||v|| (v / ||v||)^(power - 1) / (square u)`` with
@@ -144,7 +144,7 @@ def gains(
     up: Array,
     down: Array,
 ) -> None:
-    """Write the kernel weights, and the slope of the dual for a rise and for a fall of each chosen coefficient."""
+    """Write the kernel weights, and the slope of the dual for a rise and for a fall of every chosen coefficient."""
     kernel_weights(penalty, share, point.squares, weights)
     for at in range(chosen.size):
         i = chosen[at]
@@ -180,7 +180,7 @@ def _slope(
 
 @compiled(error_model="numpy")
 def _longest(samples: OnlineLoss, rho: Array, i: int, j: int, sign: float) -> float:
-    """Return how far the step may go before a coefficient meets an end of its box."""
+    """Return how far the step may go before a coefficient meets an end of the box."""
     own = samples.hi[i] - rho[i] if sign > 0.0 else rho[i] - samples.lo[i]
     if j < 0:
         return own
@@ -291,7 +291,7 @@ def _move(
     point: DualPoint,
     ray: Ray,
 ) -> bool:
-    """Take the best step along one column, or along the difference of two; return whether there was one."""
+    """Take the best step along a single column, or along the difference of two; return whether there was one."""
     i = chosen[at]
     j = chosen[other] if other >= 0 else -1
     for m in range(point.squares.size):
@@ -368,7 +368,7 @@ def sweep(
     point: DualPoint,
     paired: bool,
 ) -> int:
-    """Update the chosen samples in order, each along with the best of the others at hand; return the steps taken."""
+    """Update the chosen samples in order, each along with the best of the rest at hand; return the steps taken."""
     n_kernels, size = point.squares.size, chosen.size
     ray = Ray(np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels))
     up, down, curvatures, weights = np.empty(size), np.empty(size), np.empty(size), np.empty(n_kernels)
@@ -416,7 +416,7 @@ def subgradient_sweep(
     total: DualPoint,
     intercept: float,
 ) -> None:
-    """Add the subgradient of each chosen sample to ``total``; the model is that of its average, ``N / t`` times it."""
+    """Add the subgradient of every chosen sample to ``total``; the model is that of the average, ``N / t`` times it."""
     n_kernels, n_samples = total.products.shape
     weights = np.empty(n_kernels)
     for at in range(chosen.size):

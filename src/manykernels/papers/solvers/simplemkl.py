@@ -1,6 +1,6 @@
 """SimpleMKL: reduced gradient over kernel weights on the simplex.
 
-With ``J`` and its slopes ``g_m = -u_m^2 / (2 lambda)`` of `simplex_point` and the pivot ``p``, the largest weight,
+With ``J`` and the slopes ``g_m = -u_m^2 / (2 lambda)`` of `simplex_point` and the pivot ``p``, the largest weight,
 
     D_m = g_p - g_m  (0 where theta_m = 0 and g_m > g_p),      D_p = -sum_{m != p} D_m
 """
@@ -40,8 +40,8 @@ class SimpleMKL(SimplexMethod):
 
         D_m = g_p - g_m (0 where theta_m = 0 and g_m > g_p),       D_p = -sum_{m != p} D_m
 
-    The longest step along it sets one weight to zero; it is taken, with the direction adapted, as long as ``J`` falls.
-    A line search between the last two points ends the iteration. Each value of ``J`` is a learner fitted to the
+    The longest step along it sets a single weight to zero; it is taken, with the direction adapted, as long as ``J``
+    falls. A line search between the last two points ends the iteration. Every value of ``J`` is a learner fitted to the
     combined kernel, warm-started from the one before.
 
     Parameters
@@ -113,7 +113,7 @@ class SimpleMKL(SimplexMethod):
         state.pivot, state.face, state.gradient, state.direction = pivot, theta > 0, gradient, direction
 
     def _cross_faces(self, state: _State) -> tuple[SimplexPoint, Array, float, SimplexPoint]:
-        """Return the last point with a smaller value, the direction there, its length, and the point at its end."""
+        """Return the last point with a smaller value, the direction there, the length, and the point at the end."""
         point, direction = state.point, state.direction
         while True:  # at most one turn a kernel, whose direction ends at zero
             length, blocking = longest_step(point.theta, direction)

@@ -82,7 +82,7 @@ class SimplexPoint:
         return SimplexPoint.at(self.problem, theta, tol, self)
 
     def alternated(self) -> Array:
-        """Return the weights in closed form for the norms of this model, ``t / sum t``: ``J`` is no larger there."""
+        """Return the weights in closed form for the norms of the model, ``t / sum t``: ``J`` is no larger there."""
         norms = self.theta * np.sqrt(-self.slopes)
         total = float(norms.sum())
         return norms / total if total > 0 else self.theta
@@ -174,7 +174,7 @@ def falls(point: SimplexPoint, other: SimplexPoint) -> bool:
 def search_line(point: SimplexPoint, direction: Array, length: float, end: SimplexPoint, tol: float) -> SimplexPoint:
     """Return a point between ``point`` and ``end`` at which the slope along ``direction`` has mostly vanished.
 
-    ``J`` is convex, so the slope is increasing: its root is found by regula falsi with the Illinois rule.
+    ``J`` is convex, so the slope is increasing: the root is found by regula falsi with the Illinois rule.
     """
     bracket = _Bracket(0.0, length, float(point.slopes @ direction), float(end.slopes @ direction))
     enough, best, current = SLOPE_LEFT * abs(bracket.slope_low), point, end
@@ -192,7 +192,7 @@ def search_line(point: SimplexPoint, direction: Array, length: float, end: Simpl
 
 @dataclass
 class _Bracket:
-    """Two steps between which an increasing slope changes its sign."""
+    """Two steps between which an increasing slope changes the sign."""
 
     low: float
     high: float

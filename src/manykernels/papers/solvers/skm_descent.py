@@ -46,9 +46,9 @@ def smoothed_dual(norms: ArrayLike, kappa: float, smoothing: ArrayLike | None = 
     """Minimize over the threshold exactly, by sorting the norms: O(M log M).
 
     The paper's ``G`` with ``d_j = (1 - kappa) w_j`` and ``a_j = kappa c_j w_j`` for the factors ``c`` in ``smoothing``
-    (ones by default), so that the shares are ``o_j = 1 / c_j^2``; in the norms ``q_j = sqrt(alpha' D(y) K_j
-    D(y) alpha) / w_j``; its ``gamma_j = q_j / (1 - kappa)`` would be infinite at ``kappa = 1``, where ``G`` is the
-    objective of a support vector machine on the sum of the kernels.
+    (ones by default), so the shares are ``o_j = 1 / c_j^2``; in the norms ``q_j = sqrt(alpha' D(y) K_j D(y) alpha) /
+    w_j``; its ``gamma_j = q_j / (1 - kappa)`` would be infinite at ``kappa = 1``, where ``G`` is the objective of a
+    support vector machine on the sum of the kernels.
 
     References
     ----------
@@ -70,7 +70,7 @@ def smoothed_dual(norms: ArrayLike, kappa: float, smoothing: ArrayLike | None = 
 
 
 def shares_of(smoothing: ArrayLike) -> Array:
-    """Return ``1 / c_j^2`` for the factors ``c`` on the smoothing of each kernel, which must be positive."""
+    """Return ``1 / c_j^2`` for the factors ``c`` on the smoothing of every kernel, which must be positive."""
     factors = check_nonnegative_vector(smoothing, np.size(smoothing), "smoothing")
     if not (factors > 0).all():
         raise InvalidInputError("smoothing must be positive for every kernel: where it is zero, the dual has a kink.")
@@ -113,7 +113,7 @@ def epsilon_optimality(problem: Problem, rho: Array, d: Array) -> EpsilonOptimal
 def sparser_weights(
     products: Array, y: Array, rho: Array, box: tuple[Array, Array], eta: Array, slack: float, *, fit_intercept: bool
 ) -> Array:
-    """Set weights to zero, one after the other, as long as a linear program finds optimal weights without them.
+    """Set weights to zero, in turn, as long as a linear program finds optimal weights without them.
 
     The program asks for ``eta >= 0``, ``sum eta = 1`` and an intercept for which the given ``rho`` meets the optimality
     interval of every sample within ``slack`` (the paper's section 3.3). The smallest weights are tried first.
@@ -134,7 +134,7 @@ def sparser_weights(
 def _feasible_weights(
     products: Array, y: Array, rho: Array, box: tuple[Array, Array], slack: float, fit_intercept: bool
 ) -> Array | None:
-    """Return weights of these kernels that explain ``rho``, or None if there are none."""
+    """Return weights of the kernels that explain ``rho``, or None if there are none."""
     n_kernels = products.shape[0]
     border = np.ones((1, y.size)) if fit_intercept else np.zeros((0, y.size))
     columns = np.vstack([products, border]).T
@@ -281,20 +281,20 @@ class Descent:
         self.squares = np.maximum(products @ self.rho, 0.0)
 
     def weights(self, center: Array, constant: float) -> tuple[Array, Array]:
-        """Return the weights ``eta`` of the smoothed objective and its gradient."""
+        """Return the weights ``eta`` of the smoothed objective and the gradient."""
         eta, u, c = (np.empty_like(self.squares) for _ in range(3))
         smoothed_weights(self.squares, center, self.shares, constant, eta, u, c)
         return eta, eta @ self.products - self.y
 
     def bounds(self, eta: Array) -> tuple[float, float]:
-        """Return the primal value of the model with weights ``eta`` and the dual value, as this working set sees it."""
+        """Return the primal value of the model with weights ``eta`` and the dual value, as the working set sees it."""
         problem = self.kernels.problem
         scores = eta @ self.products
         primal = problem.empirical_loss(scores + self.intercept(scores)) + 0.5 * float(eta @ np.sqrt(self.squares)) ** 2
         return primal, float(self.y @ self.rho) - 0.5 * float(self.squares.max())
 
     def intercept(self, scores: Array) -> float:
-        """Return the best intercept for these scores."""
+        """Return the best intercept for the scores."""
         problem = self.kernels.problem
         return float(problem.loss.best_intercept(problem.y, scores, problem.weight)) if self.paired else 0.0
 
@@ -407,7 +407,7 @@ class Descent:
         return direction
 
     def _room_along(self, direction: Array) -> tuple[Array, Array, Array]:
-        """Return the moving samples, the bounds they move to, and how long each can move."""
+        """Return the moving samples, the bounds they move to, and how long every can move."""
         moving = np.flatnonzero(direction)
         bounds = np.where(direction[moving] > 0, self.hi[moving], self.lo[moving])
         return moving, bounds, (bounds - self.rho[moving]) / direction[moving]
@@ -432,7 +432,7 @@ class Descent:
     def polish(self, eta: Array, sigma: float) -> Array:
         """Take one Newton step on the optimality conditions of the free samples and support kernels; return ``eta``.
 
-        The weights are unknowns of their own here: computed from the norms, as in the smoothed objectives, they would
+        The weights are separate unknowns here: computed from the norms, as in the smoothed objectives, they would
         inherit the rounding of ``q_j^2`` times ``sigma``.
         """
         free, support = self.free(), np.flatnonzero(eta)

@@ -3,7 +3,7 @@
     maximize_rho  D(rho) = - sum_i s_i l*(y_i, -rho_i/s_i) - Omega*(u),      u_m = sqrt(rho'K_m rho) / w_m
 
 sample after sample, with the model ``d_m = (dOmega*/du_m) / (w_m^2 u_m)`` at all times. UFO-MKL has the elastic net,
-``d_m = (1 - C r / u_m)_+ / (C (1 - r))``; OBSCURE the block q-norm and its square. The steps are those of
+``d_m = (1 - C r / u_m)_+ / (C (1 - r))``; OBSCURE the block q-norm and the square. The steps are those of
 `online_steps`.
 """
 
@@ -72,7 +72,7 @@ def penalty_of(problem: Problem) -> online_steps.Penalty:
 
 @dataclass(frozen=True)
 class Measure:
-    """A model in the units of the learner, and both of its values: ``scores + b``, no kernel was read for them."""
+    """A model in the units of the learner, and both of the values: ``scores + b``, no kernel was read for them."""
 
     weights: Array
     b: float
@@ -84,9 +84,9 @@ class Measure:
 class OnlineLearner(ABC):
     """Dual coefficients of all samples, updated in random order without replacement.
 
-    Kernels are in the units that make all penalties one, ``K_m / w_m^2``. The products ``K_m rho`` are kept, so that
-    the scores of all samples, and both values of the model, cost no reading of kernels; an update that changes a
-    coefficient reads one column of every kernel (two if the sum of the coefficients must stay).
+    Kernels are in the units that make all penalties one, ``K_m / w_m^2``. The products ``K_m rho`` are kept, so the
+    scores of all samples, and both values of the model, cost no reading of kernels; an update that changes a
+    coefficient reads a single column of every kernel (two if the sum of the coefficients must stay).
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class OnlineLearner(ABC):
         self.point = self.placed(self.inside(rho) if rho.any() else rho)
 
     def inside(self, rho: Array) -> Array:
-        """Return the nearest feasible coefficients, off the ends of an entropic box, where its slope is infinite."""
+        """Return the nearest feasible coefficients, off the ends of an entropic box, where the slope is infinite."""
         feasible = np.array(self.problem.feasible_dual(rho))
         if not self.samples.entropic:
             return feasible
@@ -112,7 +112,7 @@ class OnlineLearner(ABC):
         return np.clip(feasible, self.samples.lo + margin, self.samples.hi - margin)
 
     def placed(self, rho: Array) -> online_steps.DualPoint:
-        """Return the point of these coefficients: one pass unless they are zero."""
+        """Return the point of the coefficients: a single pass unless they are zero."""
         if not rho.any():
             return online_steps.DualPoint(
                 np.zeros(rho.size), np.zeros((self.unit.size, rho.size)), np.zeros(self.unit.size)
@@ -143,11 +143,11 @@ class OnlineLearner(ABC):
         return self.point
 
     def refresh(self) -> None:
-        """Compute the products again, which the epochs have only updated: one pass."""
+        """Compute the products again, which the epochs have only updated: a single pass."""
         self.point = self.placed(self.point.rho)
 
     def measure(self) -> Measure:
-        """Return the present model and its gap, from the products."""
+        """Return the present model and the gap, from the products."""
         problem, point = self.problem, self.rescaled()
         weights = np.empty(problem.n_kernels)
         online_steps.kernel_weights(self.penalty, 1.0, point.squares, weights)
@@ -163,12 +163,12 @@ class OnlineLearner(ABC):
 
 
 class ImplicitLearner(OnlineLearner):
-    """Each update maximizes the dual along the coefficient of its sample; epochs are extrapolated.
+    """Every update maximizes the dual along the coefficient of the sample; epochs are extrapolated.
 
     In a first epoch from zero, update ``t`` sees ``t/N`` of the penalty, as if there were no samples but those seen.
 
     After a few epochs in the same order, ``sum_k c_k rho^k`` with ``sum_k c_k = 1`` that makes the combined change the
-    smallest replaces the coefficients if its dual value is higher (Anderson extrapolation). Then the order is drawn
+    smallest replaces the coefficients if the dual value is higher (Anderson extrapolation). Then the order is drawn
     again.
 
     References
@@ -203,7 +203,7 @@ class ImplicitLearner(OnlineLearner):
             self._memory = min(self._memory + 1, LAST_MEMORY)
 
     def worth_updating(self, order: Array) -> Array:
-        """Return the samples that some step can move uphill, at the present scores; all of them while they are new."""
+        """Return the samples that some step can move uphill, at the present scores; all while they are new."""
         if self._first:
             return order
         n_samples = self.problem.n_samples
@@ -228,7 +228,7 @@ class ImplicitLearner(OnlineLearner):
 
 
 class SubgradientLearner(OnlineLearner):
-    """Each update adds the subgradient of the loss to a running average: the steps as they were published.
+    """Every update adds the subgradient of the loss to a running average: the steps as they were published.
 
     The present model is that of ``N / t`` times the sum of the subgradients of ``t`` updates. The published methods
     have no intercept; here it is the best one for the scores at hand whenever columns are read.
@@ -259,7 +259,7 @@ LEARNERS: dict[str, type[OnlineLearner]] = {"implicit": ImplicitLearner, "subgra
 
 @dataclass
 class OnlineState:
-    """The learner, the measure of its model, a refined model and its gap, the smallest gap worth certifying so far."""
+    """The learner, the measure of the model, a refined model and the gap, the smallest gap worth certifying so far."""
 
     learner: OnlineLearner
     measure: Measure
@@ -281,9 +281,10 @@ class OnlineState:
 class OnlineSolver(Solver):
     """What the online methods share: an iteration is an epoch, which updates the samples one by one in random order.
 
-    The state is a running sum of subgradients, one number ``rho_i`` a sample; the model at any time is the gradient of
-    the conjugate penalty, ``f = sum_m d_m K_m rho`` with ``d`` the derivatives of ``Omega*`` by ``u_m^2 / 2``. An
-    update reads one column of every kernel (``1 / N`` of two passes; two columns where it moves two samples).
+    The state is a running sum of subgradients, a single number ``rho_i`` a sample; the model at any time is the
+    gradient of the conjugate penalty, ``f = sum_m d_m K_m rho`` with ``d`` the derivatives of ``Omega*`` by ``u_m^2 /
+    2``. An update reads a single column of every kernel (``1 / N`` of two passes; two columns where it moves two
+    samples).
 
     With ``step_rule="implicit"`` an update puts ``rho_i`` where it is the subgradient of the loss *after* the step,
     which is the exact maximizer of the dual along it: no step length is needed and nothing can overflow. A second
@@ -364,7 +365,7 @@ class OnlineSolver(Solver):
             state.learner.refresh()
 
     def extract(self, problem: Problem, state: OnlineState) -> Model:
-        """Return the present model with the best intercept for its scores, or the refined one if that is better."""
+        """Return the present model with the best intercept for the scores, or the refined one if that is better."""
         state.measure = state.learner.measure()
         if state.refined_gap < state.measure.relative_gap:
             return state.refined
@@ -384,7 +385,7 @@ class Obscure(OnlineSolver):
     paper's ``q = 2 log M / (2 log M - 1)``, at which the norm is within a factor ``sqrt(e)`` of the 1-norm, is
     ``p = log M / (log M - 1)``.
 
-    The first epoch is the online stage: each sample is met once, and the penalty grows with their number. The epochs
+    The first epoch is the online stage: every sample is met once, and the penalty grows with their number. The epochs
     after it are the batch stage.
 
     Parameters
@@ -421,9 +422,9 @@ class UFOMKL(OnlineSolver):
 
     Minimizes ``sum_i s_i l(y_i, f_i + b) + C sum_m (r t_m + (1 - r) t_m^2 / 2)`` with ``r = l1_ratio < 1``: the paper's
     ``alpha ||w||_{2,1} + (lambda/2) ||w||_{2,q}^2`` at q = 2; with its own ``q = 2 log M / (2 log M - 1)`` it is
-    `GroupElasticNet.published`, which this solver takes as well. After every update
-    ``d_m = (1 - C r / u_m)_+ / (C (1 - r))``, so that kernels enter and leave while it learns. The block 1-norm alone
-    (``r = 1``) is not strongly convex, which the method needs.
+    `GroupElasticNet.published`, which the solver takes as well. After every update ``d_m = (1 - C r / u_m)_+ / (C (1 -
+    r))``, so kernels enter and leave while it learns. The block 1-norm alone (``r = 1``) is not strongly convex, which
+    the method needs.
 
     Parameters
     ----------

@@ -62,9 +62,9 @@ def dual_bound(
 ) -> DualBound:
     """Return the lower bound that feasible dual coefficients prove; exact values where bounds do not settle.
 
-    ``z`` are the scores that they are slopes at, ``quads`` the bounds from below and above on ``rho' K_m rho`` of one
-    pass. What these leave open moves the value by about as much, relatively: where that could be most of a gap to
-    ``primal`` above ``tol``, the norms that matter are evaluated.
+    ``z`` are the scores that they are slopes at, ``quads`` the bounds from below and above on ``rho' K_m rho`` of a
+    single pass. What these leave open moves the value by about as much, relatively: where that could be most of a gap
+    to ``primal`` above ``tol``, the norms that matter are evaluated.
     """
     low, high = (problem.penalized(np.sqrt(bound) / problem.penalties) for bound in quads)
     evaluated, unsettled = tighten(problem, rho, low, high)
@@ -88,7 +88,7 @@ def _dual_value(problem: Problem, rho: Array, z: Array, norms: Array) -> tuple[f
 
 
 def shares(regularizer: Regularizer, u: Array) -> Array:
-    """Return which part of the conjugate each kernel makes, for penalties that give every kernel a weight, (M,)."""
+    """Return which part of the conjugate every kernel makes, for penalties that give every kernel a weight, (M,)."""
     parts = (u / max(float(u.max()), 1e-300)) ** dual_exponent(regularizer)
     if regularizer.curve is not None and regularizer.curve.elastic:
         parts = parts / regularizer.curve.ridge
@@ -96,7 +96,7 @@ def shares(regularizer: Regularizer, u: Array) -> Array:
 
 
 def correctable(objective: FactoredObjective) -> bool:
-    """Whether `corrected` knows these penalties and factors: one output, norms times what is not zero, columns."""
+    """Whether `corrected` knows the penalties and factors: a single output, norms times what is not zero, columns."""
     penalty = objective.penalty
     if objective.in_place is None or objective.n_outputs > 1 or not objective.constant or penalty.shape is None:
         return False
@@ -105,7 +105,7 @@ def correctable(objective: FactoredObjective) -> bool:
 
 @compiled(fastmath=FAST)
 def group_images(columns: Array, places: Array, starts: Array, chosen: Array, v: Array, out: Array) -> None:
-    """Add what the columns of each of the chosen groups make of its coefficients to a row of ``out`` (g, N)."""
+    """Add what the columns of every of the chosen groups make of the coefficients to a row of ``out`` (g, N)."""
     for k in range(chosen.size):
         low, high = starts[chosen[k]], starts[chosen[k] + 1]
         add_columns(columns, places[low:high], v[low:high], out[k])
@@ -116,14 +116,14 @@ def corrected(
 ) -> tuple[Array, Array, float, Point] | None:
     """Return dual coefficients of a squared loss that are more nearly feasible, their value, and the point behind them.
 
-    Scaling by the worst group costs a gap in proportion to what that group is above its limit, while the primal value
-    is as near as the square of it. With ``c_m = Z_m g_m / ||g_m||`` for the products ``g_m`` of the groups that are not
-    zero or are above their limits ``a_m``, less the mean where there is an intercept, ``rho - W C'l`` has all of them
-    at their limits to first order, and is the nearest of such points by the curvature ``W``:
+    Scaling by the worst group costs a gap in proportion to what that group is above the limit, while the primal value
+    is as near as the square of it. With ``c_m = Z_m g_m / ||g_m||`` for the products ``g_m`` of the nonzero groups or
+    are above their limits ``a_m``, less the mean where there is an intercept, ``rho - W C'l`` has all at their limits
+    to first order, and is the nearest of such points by the curvature ``W``:
 
         C W C'l = ||g_m|| - a_m
 
-    by conjugate gradients. These are the slopes where the sizes of these groups have grown by ``l``: a Newton step in
+    by conjugate gradients. These are the slopes where the sizes of the groups have grown by ``l``: a Newton step in
     sizes, of which the penalty is linear. From there once more, until the value is ``enough``. Whatever comes out is
     feasible once it is scaled. Returns also the factors' products. None where penalties or factors are of another kind.
     """
@@ -162,7 +162,7 @@ def first_order(C: Array, weights: Array, right: Array) -> tuple[Array, Array]:
 
 
 def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -> tuple[float, Array]:
-    """Return an upper bound on ``P`` of the same function in the exact kernels, and its block norms (g,)."""
+    """Return an upper bound on ``P`` of the same function in the exact kernels, and the block norms (g,)."""
     squares = scores = np.zeros(len(objective.kernels))
     if objective.in_place is None:  # columns of the table are all that there is of their kernels
         parts = objective.split(point.v)
@@ -176,14 +176,14 @@ def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -
 
 
 def shows_rounding(problem: Problem, z: Array, terms: float, primal: float) -> bool:
-    """Whether a model's loss might differ where functions are evaluated again, whose terms are at most of this size."""
+    """Whether a model's loss might differ where functions are evaluated again, whose terms are at most of the size."""
     error = float(np.sqrt(np.finfo(np.float64).eps)) * terms
     moved = problem.bound.largest(z, problem.constant_scores(0.0) + error) - problem.bound.value(z)
     return moved > NOTICED * max(abs(primal), problem.tiny)
 
 
 def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -> Certificate:
-    """Return the certificate of the exact kernels for a model with these scores, and the best lower bound so far."""
+    """Return the certificate of the exact kernels for a model with the scores, and the best lower bound so far."""
     rho = best.scale * best.rho
     size = max(abs(primal), problem.tiny)
     if isinstance(rho, RowVector):  # one reading of all rows
@@ -208,7 +208,7 @@ def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -
 
 
 def selects(regularizer: Regularizer) -> bool:
-    """Whether kernels below a threshold have no weight, so that those above it are the ones that are missing."""
+    """Whether kernels below a threshold have no weight, so that those above it are the ones missing."""
     return regularizer.sparse
 
 
@@ -226,10 +226,10 @@ def violators(
 
     Where dual coefficients are those of a larger strength, norms may grow by ``ahead`` until the optimum is reached:
     the strong rule (Tibshirani et al., "Strong rules for discarding predictors in lasso-type problems", Journal of the
-    Royal Statistical Society B 74 (2012)) takes kernels in that it could bring above the threshold. What it
-    overlooks, the next pass finds. Where it is known how fast each norm grew from the strength before to this one,
-    ``ahead`` is of each kernel: along a path norms grow steadily, and most by far less than the rule fears. As many as
-    are in use may enter then, twice as many where the last ones stayed otherwise, else a third.
+    Royal Statistical Society B 74 (2012)) takes kernels in that it could bring above the threshold. What it overlooks,
+    the next pass finds. Where it is known how fast every norm grew from the strength before to this one, ``ahead`` is
+    of every kernel: along a path norms grow steadily, and most by far less than the rule fears. As many as are in use
+    may enter then, twice as many where the last ones stayed otherwise, else a third.
     """
     u = bound.norms
     candidate = (u > limit * margin - ahead) & (bound.low > limit - ahead)
@@ -245,7 +245,7 @@ def violators(
 
 
 def contributors(regularizer: Regularizer, bound: DualBound, used: Array, gap: float) -> Array:
-    """Return kernels that are not in use and whose parts of the conjugate together matter beside this gap."""
+    """Return kernels not in use and whose parts of the conjugate together matter beside the gap."""
     parts, value = shares(regularizer, bound.norms), regularizer.conjugate(bound.norms)
     parts = np.where(parts > 0, value * np.maximum(parts, 1e-300), 0.0)  # the conjugate may be infinite
     parts[used] = 0.0

@@ -60,7 +60,7 @@ def start_at(problem: Problem, model: Model) -> Solution:
 def result_of(
     problem: Problem, stack: FactoredStack, solution: Solution, kernels: Array, whole: set[int]
 ) -> ExactContinuation:
-    """Return the functions that a solution on these kernels means, and their objective in the exact kernels."""
+    """Return the functions that a solution on the kernels means, and their objective in the exact kernels."""
     rho, active = solution.dual_coef, kernels[solution.active]
     weights = dict(zip(active.tolist(), solution.kernel_weights[solution.active].tolist(), strict=True))
     scores, shift = problem.constant_scores(0.0), 0.0

@@ -1,8 +1,8 @@
 """Penalties of groups of coordinates: elastic forms, sums of powers, and powers of such sums, group by group.
 
-``Omega(v) = sum_m (a_m t_m + c_m t_m^2 / 2) + Psi(s)`` with ``t_m = ||v_m||`` and ``s = sum_m b_m t_m^q``; ``Psi``
-is ``(C / q) s`` for the block q-norm and ``(C / 2) s^(2/q)`` for the simplex (q = 1) and the lp ball. The coefficients
-are those of `Regularizer.curve`; a penalty without one is read by its functions of ``t``, more slowly.
+``Omega(v) = sum_m (a_m t_m + c_m t_m^2 / 2) + Psi(s)`` with ``t_m = ||v_m||`` and ``s = sum_m b_m t_m^q``; ``Psi`` is
+``(C / q) s`` for the block q-norm and ``(C / 2) s^(2/q)`` for the simplex (q = 1) and the lp ball. The coefficients are
+those of `Regularizer.curve`; a penalty without one is read by the functions of ``t``, more slowly.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class GroupPenalty:
 
     @property
     def shape(self) -> tuple[Any, ...] | None:
-        """What compiled loops read, ``a, c, b, q, C, coupled``; None for a penalty by its functions."""
+        """What compiled loops read, ``a, c, b, q, C, coupled``; None for a penalty by the functions."""
         return self.linear, self.curvature, self.power, self.exponent, self.strength, self.coupled
 
     @property
@@ -67,7 +67,7 @@ class GroupPenalty:
 
     @property
     def joint_norms(self) -> Array:
-        """The groups (V, G) of each norm of several groups that a penalty is a sum of, smallest norms first."""
+        """The groups (V, G) of every norm of several groups that a penalty is a sum of, smallest norms first."""
         return np.zeros((0, len(self.linear)), dtype=bool)
 
     @property
@@ -76,21 +76,21 @@ class GroupPenalty:
         return (self.linear == 0) & (self.curvature == 0) & (self.power == 0)
 
     def sweep(self, H: Array, eigenvalues: Array, v: Array, r: Array) -> None:
-        """Minimize a quadratic and this penalty in one group after another; changes ``v`` and the gradient ``r``.
+        """Minimize a quadratic and the penalty in a single group after another; changes ``v`` and the gradient ``r``.
 
-        ``H`` is (T, r, r), or (1, r, r) for all outputs, ``r`` (T, r): groups are over all, one output after the other.
+        ``H`` is (T, r, r), or (1, r, r) for all outputs, ``r`` (T, r): groups are over all, output by output.
         """
         assert self.shape is not None
         sweep(H, self.starts // len(r), eigenvalues, self.shape, self.outside, v, r)
 
     def minimizer(self, p: Array, sizes: Array) -> Array:
-        """Return the minimizer of ``p'x + sum_k sizes_k x_k^2 / 2`` plus this penalty of one group."""
+        """Return the minimizer of ``p'x + sum_k sizes_k x_k^2 / 2`` plus the penalty of a single group."""
         out = np.empty_like(p)
         group_minimizer(p, sizes, shape_of_group(self.shape, 0, self.outside), out)
         return out
 
     def rest(self, norms: Array, low: int, high: int) -> Any:
-        """Return what all groups but ``low`` to ``high``, of these norms, are to the part of these."""
+        """Return what all groups but ``low`` to ``high``, of the norms, are to the part of these."""
         return self.total(np.concatenate([norms[:low], norms[high:]]), np.r_[:low, high : len(norms)])
 
     def norms(self, v: Array) -> Array:
@@ -98,7 +98,7 @@ class GroupPenalty:
         return np.sqrt(np.add.reduceat(v**2, self.starts[:-1]))
 
     def dual_norms(self, g: Array) -> Array:
-        """Return the largest product of every group of ``g`` with one of norm one, in its cone if it has one, (G,)."""
+        """Return the largest product of every group of ``g`` with one of norm one, in the cone if it has one, (G,)."""
         sizes = self.norms(g)
         for m, G in enumerate(self.cones):
             if G is not None:
@@ -106,7 +106,7 @@ class GroupPenalty:
         return sizes
 
     def in_cones(self, v: Array) -> Array:
-        """Return ``v`` with every group projected on its cone: rounding leaves steps outside."""
+        """Return ``v`` with every group projected on the cone: rounding leaves steps outside."""
         out = v.copy()
         for m, G in enumerate(self.cones):
             own = slice(self.starts[m], self.starts[m + 1])
@@ -115,7 +115,7 @@ class GroupPenalty:
         return out
 
     def total(self, norms: Array, groups: Any = slice(None)) -> float:
-        """Return ``s``, or what these groups add to it."""
+        """Return ``s``, or what the groups add to it."""
         return self.outside + (float(self.power[groups] @ norms**self.exponent) if self.strength else 0.0)
 
     def value(self, v: Array) -> float:
@@ -123,7 +123,7 @@ class GroupPenalty:
         return self.value_of(self.norms(v))
 
     def value_of(self, norms: Array) -> float:
-        """Return the penalty of these norms."""
+        """Return the penalty of the norms."""
         elastic = float(np.sum(norms * (self.linear + 0.5 * self.curvature * norms)))
         if not self.strength:
             return elastic
@@ -167,11 +167,11 @@ class GroupPenalty:
         return float(np.linalg.norm(sizes))
 
     def excess(self, norms: Array, sizes: Array) -> Array:
-        """Return by how much gradients of these sizes are more than holds groups at zero, (G,)."""
+        """Return by how much gradients of the sizes are more than holds groups at zero, (G,)."""
         return np.maximum(sizes - self.slopes(norms), 0.0)
 
     def with_intercept(self, count: int = 1) -> GroupPenalty:
-        """Return this penalty with a group of so many coordinates more that has none."""
+        """Return the penalty with a group of so many coordinates more that has none."""
         return replace(
             self,
             starts=np.append(self.starts, self.starts[-1] + count),
@@ -181,7 +181,7 @@ class GroupPenalty:
         )
 
     def part(self, low: int, high: int) -> GroupPenalty:
-        """Return the penalty of groups ``low`` to ``high``, the others at zero."""
+        """Return the penalty of groups ``low`` to ``high``, the rest at zero."""
         chosen = slice(low, high)
         return replace(
             self,
@@ -203,7 +203,7 @@ def places_of(starts: Array, n_outputs: int) -> Array:
 
 @dataclass(frozen=True)
 class FunctionPenalty(GroupPenalty):
-    """A penalty without a curve, by its functions of all block norms: value, derivative and curvature.
+    """A penalty without a curve, by the functions of all block norms: value, derivative and curvature.
 
     Attributes
     ----------
@@ -213,7 +213,7 @@ class FunctionPenalty(GroupPenalty):
     first : int
         The first of those that are here.
     outside : (M,)
-        Norms of all groups, of which those that are not here count.
+        Norms of all groups, of which those not here count.
     """
 
     functions: Regularizer = field(kw_only=True)
@@ -270,7 +270,7 @@ class FunctionPenalty(GroupPenalty):
         return own
 
     def value_of(self, norms: Array) -> float:
-        """Return the penalty of these norms and of those outside."""
+        """Return the penalty of the norms and of those outside."""
         return self.functions.value(self._all(norms))
 
     def slopes(self, norms: Array) -> Array:
@@ -288,7 +288,7 @@ class FunctionPenalty(GroupPenalty):
         return self._own(self.scale**2 * h), self._own(self.scale * g)
 
     def part(self, low: int, high: int) -> FunctionPenalty:
-        """Return the penalty of groups ``low`` to ``high``, the others at zero."""
+        """Return the penalty of groups ``low`` to ``high``, the rest at zero."""
         starts, none = self.starts[low : high + 1] - self.starts[low], np.zeros(high - low)
         return replace(self, starts=starts, linear=none, curvature=none, power=none, first=self.first + low)
 
@@ -311,7 +311,7 @@ class FunctionPenalty(GroupPenalty):
         return self._minimizer(0, np.zeros(1), p, sizes, bare=bool(self.bare[0]))
 
     def _minimizer(self, m: int, norms: Array, p: Array, sizes: Array, *, bare: bool) -> Array:
-        """Return the minimizer of one group, the others at these norms, and set its own among them."""
+        """Return the minimizer of a single group, the rest at the norms, and set its own among them."""
         norms[m] = 0.0 if bare else self._root(m, norms, p, sizes)
         if norms[m] > 0:
             return np.asarray(-p / (sizes + self.slopes(norms)[m] / norms[m]))
@@ -452,7 +452,7 @@ def power_slope(tau: float, own: Any) -> float:
 
 @compiled()
 def power_root(p: Array, eigenvalues: Array, own: Any) -> float:
-    """Return ``tau`` with ``sum_k p_k^2 / (eigenvalue_k tau + Omega'(tau))^2 = 1``, 0 if that is below any number.
+    """Return ``tau`` with ``sum_k p_k^2 / (eigenvalue_k tau + Omega'(tau))^2 = 1``, 0 if below any number.
 
     In ``log tau`` the logarithm of the sum falls at a rate between ``2 (q - 1)`` and 2: Newton inside a bracket.
     """
@@ -486,7 +486,7 @@ def power_root(p: Array, eigenvalues: Array, own: Any) -> float:
 
 @compiled(fastmath=FAST)
 def group_minimizer(p: Array, eigenvalues: Array, own: Any, out: Array) -> None:
-    """Set ``out`` to the minimizer of ``p'x + sum_k eigenvalue_k x_k^2 / 2`` plus one group's penalty."""
+    """Set ``out`` to the minimizer of ``p'x + sum_k eigenvalue_k x_k^2 / 2`` plus a single group's penalty."""
     a, c, b = own[:3]
     size, extra = np.sqrt(np.dot(p, p)), c
     if size <= a:
@@ -504,7 +504,7 @@ def group_minimizer(p: Array, eigenvalues: Array, own: Any, out: Array) -> None:
 
 @compiled(fastmath=FAST)
 def sum_of_powers(starts: Array, power: Array, q: float, outside: float, v: Array) -> float:
-    """Return ``s``: what groups that are not here add, and the powers of the norms of those that are."""
+    """Return ``s``: what groups not here add, and the powers of the norms of those that are."""
     total = outside
     for m in range(power.size):
         group = v[starts[m] : starts[m + 1]]
@@ -514,7 +514,7 @@ def sum_of_powers(starts: Array, power: Array, q: float, outside: float, v: Arra
 
 @compiled(fastmath=FAST)
 def move(rows: Array, new: Array, v: Array, r: Array) -> None:
-    """Move some coordinates of ``v`` to where ``new`` is, and the gradient ``r`` by these rows of the quadratic."""
+    """Move some coordinates of ``v`` to where ``new`` is, and the gradient ``r`` by the rows of the quadratic."""
     for k in range(v.size):
         change = new[k] - v[k]
         if change != 0.0:
@@ -528,7 +528,7 @@ def move(rows: Array, new: Array, v: Array, r: Array) -> None:
 def sweep(H: Array, starts: Array, eigenvalues: Array, shape: Any, outside: float, v: Array, r: Array) -> None:
     """One sweep over groups; H has diagonal blocks diag(eigenvalues), ``r`` (T, r) is the gradient at ``v``.
 
-    Both are updated. Groups of ``v`` are those of one output, which ``starts`` are of, one output after the other.
+    Both are updated. Groups of ``v`` are those of a single output, which ``starts`` are of, output by output.
     """
     (_, _, power, q, _, coupled), outputs, blocks = shape, r.shape[0], H.shape[0]
     new, p, own = np.empty(v.size), np.empty(v.size), np.empty(v.size)

@@ -2,8 +2,8 @@
 
     minimize_{v, b}  sum_i s_i l(y_i, z_i) + Omega(||v_1||, ..., ||v_g||),      z = Z v + b
 
-Dual coefficients ``rho`` stay inside their box, with multipliers for its ends (`gram.sample_variables.BoxSamples`);
-these imply scores, of which a barrier parameter makes a curve in place of a kink:
+Dual coefficients ``rho`` stay inside their box, with multipliers for the ends (`gram.sample_variables.BoxSamples`); the
+imply scores, of which a barrier parameter makes a curve in place of a kink:
 
     dz = shift - diagonal * drho        at the scores z(rho) that the multipliers imply
 
@@ -14,8 +14,8 @@ What is left of a Newton step is a quadratic with the penalty, that of any smoot
 
 As in Mehrotra's method, one Hessian serves a predictor, which chooses how far the complementarity products can fall,
 and a corrector with second-order terms. Where steps are short, more directions bring products that would be far from
-the others' closer (`gram.weight_variables.nearer`). About a dozen steps do, where a smoothed loss takes several dozen:
-its curvatures jump wherever a sample passes a kink. Of several outputs every entry of the scores is such a sample, and
+the rest' closer (`gram.weight_variables.nearer`). About a dozen steps do, where a smoothed loss takes several dozen:
+the curvatures jump wherever a sample passes a kink. Of several outputs every entry of the scores is such a sample, and
 the shortest step of any is that of all: there such corrections save a third to a half of the steps.
 """
 
@@ -44,7 +44,7 @@ def takes_interior(objective: FactoredObjective) -> bool:
     """Whether the steps apply, and are predicted to take less than those of a smoothed loss.
 
     They apply to vectors that are here, and Hessians summed over all rows; smoothed, the loss takes steps that sweeps
-    over rounded rows may make cheaper, and the fewer the more rows there are for each coefficient.
+    over rounded rows may make cheaper, and the fewer the more rows there are for every coefficient.
     """
     problem, rows = objective.problem, first_rows(objective)
     if problem.loss.smooth or not isinstance(problem.y, np.ndarray) or rows < problem.n_samples:
@@ -99,7 +99,7 @@ def minimize_kinked(
     max_steps: int,
     deadline: float = np.inf,
 ) -> NewtonFit:
-    """Take steps from a point, and samples that move along, until the gap on these factors is at most ``tol``.
+    """Take steps from a point, and samples that move along, until the gap on the factors is at most ``tol``.
 
     The point returned is the best that a step ended at or aimed at: only the latter has exact zeros.
     """
@@ -123,7 +123,7 @@ def minimize_kinked(
 
 
 def rows_of(entries: Array, problem: Problem) -> Array:
-    """Return what samples have for each entry of scores, output after output, as vectors over rows are."""
+    """Return what samples have for every entry of scores, output after output, as vectors over rows are."""
     return entries.reshape(problem.y.T.shape).T
 
 

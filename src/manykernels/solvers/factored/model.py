@@ -97,7 +97,7 @@ class FactorFunctions:
 
     @cached_property
     def parts(self) -> tuple[KernelPart, ...]:
-        """The functions by themselves, as models keep them: they need neither the stack nor its rows."""
+        """The functions by themselves, as models keep them: they need neither the stack nor the rows."""
         place = {int(m): slot for slot, m in enumerate(self.active)}
         return tuple(KernelPart(own.target, place[own.kernel], own.function(self.stack)) for own in self.components)
 
@@ -120,7 +120,7 @@ class FactorFunctions:
 
     @property
     def _prepared(self) -> bool:
-        """Whether the columns of the stack are a bank's, standardized; its units are the bank's where they are not."""
+        """Whether the columns of the stack are a bank's, standardized; the units are the bank's where they are not."""
         if self.bank is None:
             return False
         own, table = self.bank.table, self.stack.table
@@ -133,13 +133,13 @@ class FactorFunctions:
         return float(self.bank.table.column_means[column]), float(self.bank.table.column_scales[column])
 
     def _ends(self, column: int) -> tuple[float, float]:
-        """Return the least and the largest value of a column as it was given."""
+        """Return the least and the largest value of a column as given."""
         table, (zero, unit) = self.stack.table, self._units(column)
         low, high = ((side * table.unit + table.center)[column] for side in (table.low, table.high))
         return float(zero + unit * low), float(zero + unit * high)
 
     def shape_functions(self, column: int, grid: ArrayLike | None = None, *, target: int = 0) -> pd.DataFrame:
-        """Return what kernels of one column alone add for its values, in the unit that it was given in."""
+        """Return what kernels of a single column alone add for the values, in the unit that it was given in."""
         table = self.stack.table
         if not 0 <= column < table.n_columns:
             raise InvalidInputError(f"column must be between 0 and {table.n_columns - 1}, got {column!r}.")
@@ -154,7 +154,7 @@ class FactorFunctions:
         return pd.DataFrame({"x": points, "effect": effect - float(density @ effect), "density": density})
 
     def surface(self, first: int, second: int, size: int = 40, *, target: int = 0) -> pd.DataFrame:
-        """Return what kernels of a pair of columns add for their values, without what each column adds by itself."""
+        """Return what kernels of a pair of columns add for their values, without what every column adds by itself."""
         table, pair = self.stack.table, tuple(sorted((first, second)))
         if first == second or not all(0 <= column < table.n_columns for column in pair):
             raise InvalidInputError(f"A pair is two different columns from 0 to {table.n_columns - 1}, got {pair}.")

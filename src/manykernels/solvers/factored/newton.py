@@ -7,10 +7,10 @@ With the slopes ``g = grad L`` and the curvature ``H`` of the loss at the presen
     g'c + c'H c / 2 + Omega(||w_1||, ..., ||w_g||),      c = Z (w - v) + shift of b
 
 on the Hessian ``[Z, 1]' H [Z, 1]`` (`quadratic_formed`), group by group over rows (`quadratic_rows`) or rows in bins
-(`quadratic_bins`), or column by column with products (`quadratic_products`), by their sizes. It then
-goes from ``v`` toward ``w``, first the whole way, then halves of it, until ``P`` falls by 1e-4 of what
-``g'c + Omega(w) - Omega(v)`` promises. What is left is the gap of the problem on these factors: with ``rho`` near
-``-g`` of zero sum, and ``a <= 1`` that makes it feasible,
+(`quadratic_bins`), or column by column with products (`quadratic_products`), by their sizes. It then goes from ``v``
+toward ``w``, first the whole way, then halves of it, until ``P`` falls by 1e-4 of what ``g'c + Omega(w) - Omega(v)``
+promises. What is left is the gap of the problem on the factors: with ``rho`` near ``-g`` of zero sum, and ``a <= 1``
+that makes it feasible,
 
     P + L*(-a rho) + Omega*(a u),      u_m = ||Z_m' rho||
 
@@ -45,7 +45,7 @@ LESS_DAMPING = 0.25  # after a whole step; as much more after a shorter one
 
 @dataclass
 class NewtonFit:
-    """A point, its slopes, the gap of the problem on its own factors, and the steps taken."""
+    """A point, the slopes, the gap of the problem on its own factors, and the steps taken."""
 
     point: Point
     slopes: Array
@@ -78,7 +78,7 @@ class Hessians:
 def minimize(
     objective: FactoredObjective, point: Point, tol: float, max_steps: int, deadline: float = np.inf
 ) -> NewtonFit:
-    """Minimize until the gap on these factors is at most ``tol``, or no step decreases the objective."""
+    """Minimize until the gap on the factors is at most ``tol``, or no step decreases the objective."""
     most = objective.problem.n_samples
     if len(objective.loss.outputs) < objective.n_outputs:
         # So many rows for each coefficient of all outputs that act on each other, which are kept, leave a block an
@@ -139,7 +139,7 @@ def _begun(objective: FactoredObjective, point: Point, hessians: Hessians) -> bo
 
 
 def first_rows(objective: FactoredObjective) -> int:
-    """Return how many rows the first Hessian is summed over: for each coefficient of a block, one output's."""
+    """Return how many rows the first Hessian is summed over: for every coefficient of a block, a single output's."""
     return min(objective.problem.n_samples, max(SAMPLE_ROWS, SAMPLE_PER_RANK * objective.rank // objective.n_outputs))
 
 
@@ -189,7 +189,7 @@ def _advance(
     hessians: Hessians,
     curvature: Curvature,
 ) -> float:
-    """Take one step with a line search; return its size, 0 if the objective does not decrease.
+    """Take a single step with a line search; return the size, 0 if the objective does not decrease.
 
     Sweeps over groups need no ``gradient``.
     """

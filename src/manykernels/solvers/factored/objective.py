@@ -1,8 +1,8 @@
-"""The smooth part of the problem in coefficients of factors, with the sums over rows that its minimizers need.
+"""The smooth part of the problem in coefficients of factors, with the sums over rows that the minimizers need.
 
 `KnownCurvature` keeps what one curvature of the samples leads to, for as long as that stays the same. The curvature
-``W`` of a squared loss is the same at every point, so that ``Z_m' W Z_m`` and ``Z' W Z`` of kernels that were in use
-once serve all rounds and all strengths of a path.
+``W`` of a squared loss is the same at every point, so that ``Z_m' W Z_m`` and ``Z' W Z`` of kernels in use once serve
+all rounds and all strengths of a path.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NO_BASES = np.zeros((0, 0)), np.zeros((0, 0, 0))
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """Coefficients of the factors of some kernels, one after the other."""
+    """Coefficients of the factors of some kernels, in turn."""
 
     kernels: Array  # (g,) int
     starts: Array  # (g + 1,) int: where those of each kernel begin
@@ -40,7 +40,7 @@ class Coefficients:
 
     @classmethod
     def of(cls, kernels: Array, starts: Array, v: Array) -> Coefficients:
-        """Return a copy of those of the kernels that are not zero."""
+        """Return a copy of those of the nonzero kernels."""
         alive = np.flatnonzero(np.add.reduceat(v != 0, starts[:-1])) if len(kernels) else np.zeros(0, dtype=np.int64)
         ranks = np.diff(starts)[alive]
         places = neighbors_from(starts[:-1][alive], ranks)
@@ -49,7 +49,7 @@ class Coefficients:
     def onto(self, kernels: Array, starts: Array, n_outputs: int = 0) -> Array:
         """Return those of other kernels, zero where there are none.
 
-        Finer factors begin with the directions of coarser ones, for each output; without ``n_outputs`` they have none.
+        Finer factors begin with the directions of coarser ones, for every output; without ``n_outputs`` they have none.
         """
         v, (here, there) = np.zeros(starts[-1]), both(kernels, self.kernels)
         ranks, own = starts[here + 1] - starts[here], self.starts[there + 1] - self.starts[there]
@@ -65,7 +65,7 @@ class Coefficients:
 
 
 def both(kernels: Array, others: Array) -> tuple[Array, Array]:
-    """Return where kernels that are in both lists stand in each."""
+    """Return where kernels in both lists stand in each."""
     order = np.argsort(others)
     at = np.searchsorted(others, kernels, sorter=order)
     here = np.flatnonzero(at < len(others))
@@ -95,7 +95,7 @@ class KnownCurvature:
     copied: Array = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def under(self, weights: Array) -> KnownCurvature:
-        """Return what is known under these weights: nothing if they differ from those before."""
+        """Return what is known under the weights: nothing if they differ from those before."""
         if not np.array_equal(self.weights, weights):
             self.weights, self.slots, self.places, self.bases = weights, {}, {}, NO_BASES
         return self
@@ -155,7 +155,7 @@ class KnownCurvature:
         return int(ranks[[kernel not in self.places for kernel in kernels.tolist()]].sum())
 
     def gram(self, operators: Sequence[Any], in_place: ColumnFactors | None = None, *, intercept: bool) -> Array:
-        """Return ``Z' W Z``, and a row for the intercept; kernels that are known cost nothing.
+        """Return ``Z' W Z``, and a row for the intercept; kernels known cost nothing.
 
         ``in_place`` are the factors together, where they are columns of the table.
         """
@@ -200,13 +200,13 @@ class OutputOperator:
     Parameters
     ----------
     base : FactorOperator
-        Of one output.
+        Of a single output.
     n_outputs : int
 
     Attributes
     ----------
     place : (T, r) int
-        Where the coefficients of each output stand: kernel by kernel, output after output.
+        Where the coefficients of every output stand: kernel by kernel, output after output.
     """
 
     def __init__(self, base: FactorOperator, n_outputs: int) -> None:
@@ -271,7 +271,7 @@ class FactoredObjective:
     problem : Problem
     operators : list of FactorOperator
     mu : float or (T,) array
-        Smoothing of a kinked loss, of several outputs of each.
+        Smoothing of a kinked loss, of several outputs of every.
     center : float or array of the shape of the scores
         Dual variables that it is smoothed around.
     """
@@ -302,7 +302,7 @@ class FactoredObjective:
 
     @cached_property
     def place(self) -> Array:
-        """Where the coefficients of each output stand, (T, r): kernel by kernel, output after output."""
+        """Where the coefficients of every output stand, (T, r): kernel by kernel, output after output."""
         return places_of(self.penalty.starts, self.n_outputs)
 
     # --- sums over rows ---------------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ class FactoredObjective:
 
     @cached_property
     def apart(self) -> FactoredObjective:
-        """The same objective with an operator for each kernel, where one has all."""
+        """The same objective with an operator for every kernel, where one has all."""
         if self.in_place is None or len(self.bases) > 1:
             return self
         return FactoredObjective(self.problem, self.in_place.apart(), self.mu, self.center)
@@ -397,12 +397,12 @@ class FactoredObjective:
 
     @property
     def products(self) -> float:
-        """Products that a row costs in a dense Hessian, which has a block for each output."""
+        """Products that a row costs in a dense Hessian, which has a block for every output."""
         return float(self.rank) ** 2 / self.n_outputs
 
     @property
     def order(self) -> float:
-        """The order of one matrix that takes as long to factorize as the blocks of all outputs."""
+        """The order of a single matrix that takes as long to factorize as the blocks of all outputs."""
         return float(self.rank) / self.n_outputs ** (2.0 / 3.0)
 
     def totals(self, rho: Array) -> Array:
@@ -440,7 +440,7 @@ class FactoredObjective:
         return np.array(columns).T
 
     def dual_value(self, z: Array, rho: Array, adjoint: Array) -> float:
-        """Return the dual bound of the (smoothed) problem on these factors at slopes ``-rho`` of scores ``z``.
+        """Return the dual bound of the (smoothed) problem on the factors at slopes ``-rho`` of scores ``z``.
 
         ``adjoint`` is ``Z' rho``.
         """
@@ -452,7 +452,7 @@ class FactoredObjective:
 
 
 def settled(loss: ScoreFunction, z: Array) -> tuple[Array, float, Array]:
-    """Return scores of one output shifted to where the slopes sum to zero, the shift, and the slopes there."""
+    """Return scores of a single output shifted to where the slopes sum to zero, the shift, and the slopes there."""
     slopes, shift = loss.gradient(z), 0.0
     total, size = sums(slopes, np.abs(slopes))
     for _ in range(20):
@@ -481,7 +481,7 @@ def _intercept_steps(loss: ScoreFunction, z: Array, total: float) -> Iterator[fl
 
 
 def _to_the_crossing(loss: ScoreFunction, z: Array, total: float) -> float:
-    """Return the step to where the sum of slopes changes its sign: on plateaus other steps lead nowhere.
+    """Return the step to where the sum of slopes changes the sign: on plateaus other steps lead nowhere.
 
     A smoothed loss has plateaus where no sample has curvature, between the kinks of two groups of samples.
     """

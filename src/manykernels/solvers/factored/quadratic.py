@@ -1,10 +1,10 @@
 """A quadratic with a penalty of groups, ``min_v q'v + v'Hv/2 + Omega(v)``: one loop, whatever kind of matrix H is.
 
-In a sweep, each group takes its turn: it moves to its minimum while the other groups stay. Sweeps over all groups and
-over those that are not zero alternate with joint steps of the latter: Newton steps or conjugate gradients where the
-kind of H has some, else a combination of the last positions (Anderson). Kinds of H differ in how a turn reads them: a
-matrix (`quadratic_formed`), rows of factors (`quadratic_rows`), rows in bins (`quadratic_bins`), or products with
-operators (`quadratic_products`).
+In a sweep, every group takes the turn: it moves to the minimum while the other groups stay. Sweeps over all groups and
+over those not zero alternate with joint steps of the latter: Newton steps or conjugate gradients where the kind of H
+has some, else a combination of the last positions (Anderson). Kinds of H differ in how a turn reads them: a matrix
+(`quadratic_formed`), rows of factors (`quadratic_rows`), rows in bins (`quadratic_bins`), or products with operators
+(`quadratic_products`).
 
 D. Anderson, "Iterative procedures for nonlinear integral equations", Journal of the ACM 12 (1965).
 """
@@ -59,7 +59,7 @@ class Position:
         return self.v, self.slopes, self.change, self.shift
 
     def copy(self) -> Position:
-        """Return a copy that does not change as this position moves."""
+        """Return a copy that does not change as the position moves."""
         return Position(*map(np.copy, self.arrays))
 
     def add(self, step: Position, size: float = 1.0) -> None:
@@ -98,23 +98,23 @@ class Quadratic(abc.ABC):
 
     @abc.abstractmethod
     def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
-        """Let all groups, or those that are not zero, take turns; return the squared move of scores, and a gap."""
+        """Let all groups, or those not zero, take turns; return the squared move of scores, and a gap."""
 
     @abc.abstractmethod
     def image(self, step: Position) -> Array:
         """Return the change of scores, or of coefficients, whose product with slopes is the change of the quadratic."""
 
     def step_jointly(self, at: Position, tol: float) -> bool:
-        """Move all groups that are not zero together; return whether the gap is at most ``tol`` now."""
+        """Move all groups not zero together; return whether the gap is at most ``tol`` now."""
         return False
 
     def length(self, at: Position, step: Position) -> float:
-        """Return the multiple of a step, in [0, 1], that leads to the minimum on its line."""
+        """Return the multiple of a step, in [0, 1], that leads to the minimum on the line."""
         image = self.image(step)
         return line_minimum(self.penalty, at.v, step.v, inner(at.slopes, image), inner(step.slopes, image))
 
     def advance(self, at: Position, step: Position) -> None:
-        """Move along a step to the minimum on its line."""
+        """Move along a step to the minimum on the line."""
         at.add(step, self.length(at, step))
 
     def minimize(self, at: Position, tol: float, last_move: float = 0.0) -> tuple[int, bool, bool]:
@@ -152,7 +152,7 @@ def combined_step(past: list[tuple[Array, Position]]) -> Position:
 
 
 def _combined(parts: Array, arrays: tuple[Array, ...]) -> Array:
-    """Return the sum of multiples of arrays, which are precise as they are."""
+    """Return the sum of multiples of arrays, which are precise unchanged."""
     rows = np.array(arrays)
     found = parts.astype(rows.dtype, copy=False) @ rows.reshape(len(rows), -1)
     return np.asarray(found.reshape(rows.shape[1:]))

@@ -5,13 +5,13 @@
 with slopes ``g`` and curvature ``W`` at the present point, in factors ``Z`` whose rows are those of the middle of the
 bin that a row is in; ``q`` is what that leaves out of the gradient, so that rounding moves the Hessian alone, by less
 than curvatures change in a Newton step. Bins are a tenth of a width. A column's part of ``Z'g`` is a sum over bins and
-a product with a table, and its Hessian needs one reading of the rows: a sweep over hundreds of columns takes as long
-as a product with a few of the factors themselves.
+a product with a table, and the Hessian needs one reading of the rows: a sweep over hundreds of columns takes as long as
+a product with a few of the factors themselves.
 
 Where outputs act on each other, the curvature of a row is a matrix (T, T), which is summed in every bin: a kernel's
-turn minimizes the quadratic in its coefficients of all outputs. Intercepts follow each step: features are those less
-what intercepts answer to them under ``W``, so that the constants that wide kernels have in common tie no column to
-another. Kernels that share a column are nearly the same functions: their own quadratic is solved as one.
+turn minimizes the quadratic in the coefficients of all outputs. Intercepts follow every step: features are those less
+what intercepts answer to them under ``W``, so the constants that wide kernels have in common tie no column to another.
+Kernels that share a column are nearly the same functions: their quadratic is solved as one.
 """
 
 from dataclasses import dataclass
@@ -93,7 +93,7 @@ def curvatures_of_bins(code: Array, weights: Array, shares: Array, out: Array) -
 
 @compiled(fastmath=FAST)
 def add_step(code: Array, image: Array, weights: Array, shares: Array, slopes: Array) -> float:
-    """Let slopes (T, N) follow a change of scores that is ``image`` (T, B) in every bin, and return its square.
+    """Let slopes (T, N) follow a change of scores that is ``image`` (T, B) in every bin, and return the square.
 
     Weights and shares are those of `Curvature.terms`.
     """
@@ -163,11 +163,11 @@ def set_moves(step: Array, table: Array, answer: Array, out: Array) -> None:
 def sweep_columns(
     kernels: Any, terms: Any, shape: Any, missing: Array, everything: bool, v: Array, slopes: Array
 ) -> tuple[float, float]:
-    """Let every kernel take its turn, or every one that is not zero; return how far scores moved, squared, and turned.
+    """Let every kernel take the turn, or every one not zero; return how far scores moved, squared, and turned.
 
-    A kernel is the group ``places[0]`` of the penalty, its coordinates begin at ``places[1]``, and its rows are in the
-    bins ``codes[places[2]]``. Its features in these, the bases of its quadratic, in blocks of outputs that do not act
-    on each other, what intercepts answer to its coordinates, and its eigenvalues begin at ``offsets[:, m]`` of their
+    A kernel is the group ``places[0]`` of the penalty, the coordinates begin at ``places[1]``, and the rows are in the
+    bins ``codes[places[2]]``. The features in these, the bases of the quadratic, in blocks of outputs that do not act
+    on each other, what intercepts answer to the coordinates, and the eigenvalues begin at ``offsets[:, m]`` of their
     arrays; ``missing`` is what rounding left out of the gradient at the point of the model. How far scores turned is
     the largest change of a group's slope, squared.
     """
@@ -255,9 +255,9 @@ class BinQuadratic(Quadratic):
         self._alone = codes, *packed(alone)
 
     def _quadratic(self, code: Array, table: Array, *, intercepts: bool) -> tuple[Array, Array]:
-        """Return the quadratic of a column, and what intercepts answer to its coefficients (T, T r), if there are any.
+        """Return the quadratic of a column, and what intercepts answer to the coefficients (T, T r), if there are any.
 
-        (T, r, r), of outputs that act on each other (1, T r, T r), one after the other.
+        (T, r, r), of outputs that act on each other (1, T r, T r), in turn.
         """
         outputs, (bins, rank) = len(self._weights), table.shape
         if self._shares.size:
@@ -311,7 +311,7 @@ class BinQuadratic(Quadratic):
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """The kernels of a column, as functions of its bins."""
+    """The kernels of a column, as functions of the bins."""
 
     own: slice  # their coefficients
     code: Array
@@ -327,7 +327,7 @@ class Column:
         return out
 
     def minimize(self, v: Array, slopes: Array, terms: Terms, missing: Array) -> tuple[float, float]:
-        """Minimize the quadratic in these coefficients; return how far scores moved and turned, squared."""
+        """Minimize the quadratic in the coefficients; return how far scores moved and turned, squared."""
         assert self.together is not None
         old, gradient = v[self.own], self.gradient(slopes) + missing
         new, left = self.together.solve(old, gradient, TURN_TOL)
@@ -341,7 +341,7 @@ class Column:
 
 
 class LevelColumn:
-    """A column of levels: the diagonal of its Hessian and, with intercepts, what these answer to all levels together.
+    """A column of levels: the diagonal of the Hessian and, with intercepts, what the answer to all levels together.
 
     With ``s`` the sums of curvatures in levels, and ``t`` of all, ``min_x p'x + x'Dx/2 - (s'x)^2 / 2t + Omega(x)`` is
     the minimum over ``b`` of ``(p + b s)'x + x'Dx/2 + t b^2/2 + Omega(x)``.
@@ -365,7 +365,7 @@ class LevelColumn:
         return np.concatenate([self._operator.adjoint(row) for row in slopes])
 
     def minimize(self, v: Array, slopes: Array, terms: Terms, missing: Array) -> tuple[float, float]:
-        """Minimize the quadratic in these coefficients; return how far scores moved and turned, squared."""
+        """Minimize the quadratic in the coefficients; return how far scores moved and turned, squared."""
         old, sizes = v[self.own], self._sizes.ravel()
         b = -self._products(old) / self._totals
         p = self.gradient(slopes) + missing - sizes * old - self._along(b)
@@ -387,7 +387,7 @@ class LevelColumn:
         return np.asarray(np.einsum("tk,tk->t", self._sums, x.reshape(self._sums.shape)))
 
     def _along(self, b: Array) -> Array:
-        """Return ``b s`` of every output, one after the other."""
+        """Return ``b s`` of every output, in turn."""
         return np.asarray((b[:, None] * self._sums).ravel())
 
     def _shift(self, p: Array, x: Array) -> Array:
@@ -402,7 +402,8 @@ class LevelColumn:
 def packed(kernels: list[tuple[tuple[int, int, int], list[Array]]]) -> tuple[Array, ...]:
     """Return places, ranks, offsets and arrays of kernels that are alone on their columns, as `sweep_columns` has them.
 
-    Of each kernel these are its group, its first coefficient and its column; its table, basis, answers and eigenvalues.
+    Of every kernel these are the group, the first coefficient and the column; the table, basis, answers and
+    eigenvalues.
     """
     places = np.array([place for place, _ in kernels], dtype=np.int64).reshape(-1, 3).T
     ranks = np.array([own[0].shape[1] for _, own in kernels], dtype=np.int64)
@@ -419,7 +420,7 @@ def sums_in_bins(code: Array, rows: Array, bins: int) -> Array:
 
 
 def rounded_operators(objective: FactoredObjective) -> list[Any]:
-    """Return the factors if all of them are functions, or levels, of single columns in memory, else none.
+    """Return the factors if all are functions, or levels, of single columns in memory, else none.
 
     Levels have a diagonal Hessian where outputs do not act on each other.
     """

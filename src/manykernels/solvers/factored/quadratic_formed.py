@@ -1,19 +1,19 @@
 r"""The quadratic whose matrix is formed.
 
-Turns are taken in the eigenbasis of every diagonal block, where one block is a scalar secular equation. Newton steps
-follow on the blocks that are not zero once these stay the same.
+Turns are taken in the eigenbasis of every diagonal block, where a single block is a scalar secular equation. Newton
+steps follow on the nonzero blocks once the stay the same.
 
 Groups of coordinates in a cone: the blocks of functions that must have a shape.
 
-One group's turn minimizes, in the eigenbasis of its diagonal block, with the other groups as they are,
+One group's turn minimizes, in the eigenbasis of the diagonal block, with the other groups unchanged,
 
     p'x + sum_k e_k x_k^2 / 2 + Omega(||x||)      subject to  G x >= 0.
 
 It is zero if ``min_{mu >= 0} ||G'mu - p||`` is at most the slope of the penalty at zero. Otherwise the penalty acts as
-a ridge term of the size ``kappa = Omega'(||x||) / ||x||``: with ``D = diag(e) + kappa`` the minimizer is
-``x = D^-1 (G'mu - p)`` with the multipliers of a nonnegative least squares problem. ``kappa ||x||`` rises and
-``Omega'(||x||)`` falls in ``kappa``, so that where they meet is one root. Newton steps move all groups together that
-are not zero, each in its cone: the same least squares problem in the coordinates of all of them.
+a ridge term of the size ``kappa = Omega'(||x||) / ||x||``: with ``D = diag(e) + kappa`` the minimizer is ``x = D^-1
+(G'mu - p)`` with the multipliers of a nonnegative least squares problem. ``kappa ||x||`` rises and ``Omega'(||x||)``
+falls in ``kappa``, so that where they meet is one root. Newton steps move all groups together not zero, each in the
+cone: the same least squares problem in the coordinates of all.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ROOT_TOL = 1e-13
 
 @compiled()
 def on_ridge(p: Array, eigenvalues: Array, G: Array, kappa: float, mu: Array, A: Array, out: Array) -> float:
-    """Set ``out`` to the minimizer with a ridge term ``kappa``, and return its norm; ``mu`` begins and is improved."""
+    """Set ``out`` to the minimizer with a ridge term ``kappa``, and return the norm; ``mu`` begins and is improved."""
     roots, goal = np.empty(p.size), np.empty(p.size)  # loops over entries compile several times as fast as array sums
     for j in range(p.size):
         roots[j] = 1.0 / np.sqrt(eigenvalues[j] + kappa)
@@ -69,7 +69,7 @@ def on_ridge(p: Array, eigenvalues: Array, G: Array, kappa: float, mu: Array, A:
 
 @compiled()
 def cone_minimizer(p: Array, eigenvalues: Array, G: Array, own: Any, mu: Array, out: Array) -> None:
-    """Set ``out`` to the minimizer of one group in its cone; arguments are those of `group_minimizer`."""
+    """Set ``out`` to the minimizer of a single group in the cone; arguments are those of `group_minimizer`."""
     a, c, b = own[:3]
     pull, widest = np.empty(p.size), eigenvalues[0]
     for j in range(p.size):
@@ -143,7 +143,7 @@ class Cones:
     starts : (G + 1,) int
         Of groups.
     blocks : sequence of (int, int, array)
-        Where each block of the eigenbasis begins and ends, and its basis.
+        Where every block of the eigenbasis begins and ends, and the basis.
     """
 
     def __init__(self, constraints: Sequence[Array | None], starts: Array, blocks: Sequence[tuple[int, int, Array]]):
@@ -192,7 +192,7 @@ class Cones:
     def sweep(
         self, H: Array, eigenvalues: Array, shape: tuple[Any, ...], outside: float | Array, v: Array, r: Array
     ) -> None:
-        """Let every group take its turn."""
+        """Let every group take the turn."""
         cones = self.starts, self.rows, self.row_starts, self.mu
         sweep_cones(H[0], eigenvalues[0], cones, shape, outside, v, r[0])
 
@@ -278,10 +278,10 @@ class CurvedBlocks:
 
 
 class FormedQuadratic(Quadratic):
-    """The quadratic of one Newton step, in the eigenbasis of its diagonal blocks.
+    """The quadratic of one Newton step, in the eigenbasis of the diagonal blocks.
 
-    Of several outputs every group is over all of them, one after the other, and so are coordinates here; the quadratic
-    has a block (r, r) for each output, or for each coordinate of `Shares`, which say what is between these.
+    Of several outputs every group is over all, in turn, and so are coordinates here; the quadratic has a block (r, r)
+    for every output, or for every coordinate of `Shares`, which say what is between these.
 
     Parameters
     ----------
@@ -350,7 +350,7 @@ class FormedQuadratic(Quadratic):
 
     @classmethod
     def of(cls, objective: FactoredObjective, curvature: Curvature, rows: int) -> FormedQuadratic:
-        """Return the quadratic model with these curvatures, intercepts last, groups without a penalty."""
+        """Return the quadratic model with the curvatures, intercepts last, groups without a penalty."""
         n_samples, intercept, shares = objective.problem.n_samples, objective.n_free > 0, None
         if objective.constant:
             known = objective.known.under(curvature.diagonal)
@@ -363,7 +363,7 @@ class FormedQuadratic(Quadratic):
         return cls(hessian, penalty, shares)
 
     def step(self, here: Expansion, tol: float) -> tuple[Array, Any, Array]:
-        """Minimize the quadratic model at a point to a part of its violation there."""
+        """Minimize the quadratic model at a point to a part of the violation there."""
         objective, point = here.objective, here.point
         assert here.gradient is not None
         v, shift = self.target(objective, point, here.gradient, GROUP_TOL)
@@ -380,9 +380,9 @@ class FormedQuadratic(Quadratic):
         return target[: objective.rank], objective.intercepts(target[objective.rank :])
 
     def solve(self, v: Array, gradient: Array, tol: float, outside: float | Array | None = None) -> tuple[Array, Array]:
-        """Minimize from ``v``, at which the quadratic has this gradient; stop at ``tol`` times the first violation.
+        """Minimize from ``v``, at which the quadratic has the gradient; stop at ``tol`` times the first violation.
 
-        ``outside`` is what groups that are not in the quadratic are to a penalty that couples groups.
+        ``outside`` is what groups not in the quadratic are to a penalty that couples groups.
         """
         if outside is not None:
             self.penalty = replace(self.penalty, outside=outside)
@@ -405,7 +405,7 @@ class FormedQuadratic(Quadratic):
         return step.v
 
     def step_jointly(self, at: Position, tol: float) -> bool:
-        """Take Newton steps on the groups that are not zero, if these are the same as before the last sweep."""
+        """Take Newton steps on the nonzero groups, if these are the same as before the last sweep."""
         if not self._settled:
             return False
         for _ in range(len(self.penalty.starts)):  # as long as each ends at a group
@@ -414,11 +414,11 @@ class FormedQuadratic(Quadratic):
         return self._violation(at.v, at.slopes) <= tol
 
     def _along(self, d: Array) -> Position:
-        """Return a step of these coordinates."""
+        """Return a step of the coordinates."""
         return Position(d, self._product(d), NOTHING, 0.0)
 
     def _take_turns(self, at: Position) -> None:
-        """Let every group take its turn, some times; of blocks alone, and then as far that way as the whole falls."""
+        """Let every group take the turn, some times; of blocks alone, and then as far that way as the whole falls."""
         w, rows = at.v.copy(), at.slopes[self._place]
         for _ in range(TURNS):
             if self._cones is None:
@@ -444,7 +444,7 @@ class FormedQuadratic(Quadratic):
             self.advance(at, self._along(-np.repeat(shares, np.diff(penalty.starts)) * at.slopes))
 
     def _end_at_zero(self, at: Position) -> None:
-        """Set the groups of a norm to zero together where that gains: one after the other they never get there."""
+        """Set the groups of a norm to zero together where that gains: in turn they never get there."""
         sizes = np.diff(self.penalty.starts)
         for members in self.penalty.joint_norms:
             passed = np.where(np.repeat(members, sizes), at.v, 0.0)
@@ -469,7 +469,7 @@ class FormedQuadratic(Quadratic):
             return None
 
     def _newton_step(self, at: Position) -> bool:
-        """Take a Newton step to the minimum on its line; return whether that is where a group becomes zero."""
+        """Take a Newton step to the minimum on the line; return whether that is where a group becomes zero."""
         direction = self._newton_direction(at.v, at.slopes)
         if direction is None:
             return False
@@ -481,7 +481,7 @@ class FormedQuadratic(Quadratic):
         return False
 
     def _newton_direction(self, v: Array, r: Array) -> Array | None:
-        """Return the Newton step of the groups that are not zero, along faces of cones; None if rounding forbids it."""
+        """Return the Newton step of the nonzero groups, along faces of cones; None if rounding forbids it."""
         curve = PenaltyCurve.at(self.penalty, v)
         step, slope = np.zeros_like(v), r + curve.gradient
         if self._cones is None:
@@ -509,7 +509,7 @@ class FormedQuadratic(Quadratic):
         """Go along a step to where the first group is closest to zero, and leave it there; return whether that gains.
 
         Nearly collinear groups trade along directions in which the quadratic is flat: the step is a thousand times as
-        long as the group that ends the descent on its line, and the minimum on the line is the kink at that group.
+        long as the group that ends the descent on the line, and the minimum on the line is the kink at that group.
         """
         heads = self.penalty.starts[:-1]
         cross, ahead = np.add.reduceat(at.v * step.v, heads), np.add.reduceat(step.v**2, heads)

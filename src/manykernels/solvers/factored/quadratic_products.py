@@ -5,7 +5,7 @@ With the slopes ``g`` and the curvature ``H`` of the loss at the present scores,
     g'c + c'H c / 2 + Omega(||w_1||, ..., ||w_g||),      c = Z (w - v) + shift of b
 
 in the coefficients of one operator (`Block`), on its own Hessian or on products with it. Columns that act on each other
-move together, by conjugate gradients on the groups that are not zero.
+move together, by conjugate gradients on the nonzero groups.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ BLOCK_ROWS, BLOCK_PER_RANK = 1500, 15  # rows that the Hessian of a column is su
 def conjugate_step(
     objective: FactoredObjective, v: Array, slope: Array, curvature: Curvature, inverse: Any, tol: float
 ) -> tuple[Array, Any, Array, float]:
-    """Move the groups that are not zero toward the minimum of the quadratic, whose slopes at ``v`` are given.
+    """Move the nonzero groups toward the minimum of the quadratic, whose slopes at ``v`` are given.
 
-    Solves ``(Z'DZ + Omega'') d = -gradient`` to a part of its first residual, or to a gap of ``tol``; ``inverse`` of
+    Solves ``(Z'DZ + Omega'') d = -gradient`` to a part of the first residual, or to a gap of ``tol``; ``inverse`` of
     columns that take turns preconditions it. The intercepts are last. Returns also the gap that the residual leaves,
-    about: dual coefficients are scaled by what the worst group is above its norm, ``|r_m| / |g_m|`` of
-    ``Omega'(v) = g``.
+    about: dual coefficients are scaled by what the worst group is above the norm, ``|r_m| / |g_m|`` of ``Omega'(v) =
+    g``.
     """
     curve = PenaltyCurve.at(objective.penalty, v)
     rank, none, totals = objective.rank, np.zeros(objective.n_free), objective.totals(curvature.diagonal)
@@ -92,7 +92,7 @@ def conjugate_step(
 
 
 class ProductQuadratic(Quadratic):
-    """One quadratic for each column, and products with all of them."""
+    """One quadratic for every column, and products with all."""
 
     most_sweeps, sweeps_of_some, sweeps_apart = 3 * SWEEPS_A_CYCLE, SWEEPS_A_CYCLE, SWEEPS_A_CYCLE
 
@@ -138,7 +138,7 @@ class ProductQuadratic(Quadratic):
         return step.change
 
     def step_jointly(self, at: Position, tol: float) -> bool:
-        """Take conjugate gradients in the groups that are not zero."""
+        """Take conjugate gradients in the nonzero groups."""
         if self.penalty.coned:  # which know of no cones
             return False
         inverses = [(block.own, block.problem.preconditioner(at.v[block.own])) for block in self._blocks]
@@ -152,7 +152,7 @@ class ProductQuadratic(Quadratic):
         return left <= tol
 
     def _at_rest(self, slopes: Array) -> Any:
-        """Return the shift of intercepts that takes their share of these slopes away."""
+        """Return the shift of intercepts that takes their share of the slopes away."""
         return shift_to_rest(self._objective, slopes, self._totals)
 
     def _length(self, block: Block, slopes: Array, old: Array, new: Array, image: Array) -> float:
@@ -174,7 +174,7 @@ def shift_to_rest(objective: FactoredObjective, slopes: Array, totals: Array) ->
 
 
 class Block:
-    """A quadratic of some operators' own; its Hessian may be of an earlier point, since slopes are always exact."""
+    """A quadratic of some operators' own; the Hessian may be of an earlier point, since slopes are always exact."""
 
     def __init__(self, objective: FactoredObjective, slots: slice, curvature: Curvature) -> None:
         self.operators: list[FactorOperator] = objective.operators[slots]
@@ -204,7 +204,7 @@ class Block:
             operator.add_scores(part, out)
 
     def minimize(self, v: Array, slope: Array, outside: float | Array | None) -> Array:
-        """Return the coefficients that minimize the quadratic in this block, the others as they are."""
+        """Return the coefficients that minimize the quadratic in the block, the rest unchanged."""
         gradient = np.concatenate([operator.adjoint(slope) for operator in self.operators])
         return self.problem.solve(v, gradient, 0.1, outside)[0]
 
@@ -232,10 +232,10 @@ def turn_of(operator: Any) -> type[Block] | None:
 class FreeBlock(Block):
     """The quadratic of one operator of too many factors for a Hessian: below ``size ||d||^2 / 2``.
 
-    ``size`` is about the largest eigenvalue of the Hessian, by products with it. Features are counts: most of what
-    they have in common is a constant, which intercepts take up. They follow each step, so that the Hessian is the one
-    that is left, ``Z'(D - D11'D / 1'D1)Z``, whose eigenvalues are far smaller. A group's turn is a proximal step, which
-    says whether it is zero; conjugate gradients move those that are not.
+    ``size`` is about the largest eigenvalue of the Hessian, by products with it. Features are counts: most of what they
+    have in common is a constant, which intercepts take up. They follow every step, so the Hessian is the one left,
+    ``Z'(D - D11'D / 1'D1)Z``, whose eigenvalues are far smaller. A group's turn is a proximal step, which says whether
+    it is zero; conjugate gradients move those not.
     """
 
     _takes_intercepts = True
@@ -259,9 +259,9 @@ class FreeBlock(Block):
 
 
 class LevelBlock(Block):
-    """The quadratic of an operator that has the diagonal of its Hessian, and a few entries a row: no other is needed.
+    """The quadratic of an operator that has the diagonal of the Hessian, and a few entries a row: no other is needed.
 
-    Of one column of levels it is the Hessian; of more, so many times it is above it.
+    Of a single column of levels it is the Hessian; of more, so many times it is above it.
     """
 
     _takes_intercepts = True
@@ -279,7 +279,7 @@ class LevelBlock(Block):
 
 
 class ScaledProblem:
-    """``min_v q'v + v' diag(sizes) v / 2 + Omega(v)`` of one group: a proximal step.
+    """``min_v q'v + v' diag(sizes) v / 2 + Omega(v)`` of a single group: a proximal step.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ class ScaledProblem:
         self.sizes, self.penalty, self._share = sizes, penalty, share
 
     def solve(self, v: Array, gradient: Array, tol: float, outside: float | Array | None = None) -> tuple[Array, Array]:
-        """Return the minimum from ``v``, at which the quadratic has this gradient, and the gradient there."""
+        """Return the minimum from ``v``, at which the quadratic has the gradient, and the gradient there."""
         if outside is not None:
             self.penalty = replace(self.penalty, outside=outside)
         new = self.penalty.minimizer(gradient - self.sizes * v, self.sizes)

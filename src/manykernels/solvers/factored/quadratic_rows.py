@@ -3,11 +3,11 @@
     min_{v, b}  g'(Z d + c) + (Z d + c)' W (Z d + c) / 2 + Omega(v),    d = v - v_0,  c = b - b_0
 
 with ``W = diag(s l'')`` and the slopes ``g = s l'`` at the present point. A group's turn is exact: in the eigenbasis of
-``Z_m' W Z_m`` it is one scalar equation (`group_penalty.group_minimizer`). Slopes are kept for all rows, so that a turn
+``Z_m' W Z_m`` it is one scalar equation (`group_penalty.group_minimizer`). Slopes are kept for all rows, so a turn
 costs ``4 N r_m`` products and a sweep one reading of the factors. Groups of columns that correlate trade from turn to
-turn: after the last sweep, conjugate gradients move all groups together that are not zero. Where scores of several
-outputs, or samples, act on each other, slopes follow ``W`` as it is, and a group's turn is that of a diagonal matrix
-above it, the same in all outputs.
+turn: after the last sweep, conjugate gradients move all groups together not zero. Where scores of several outputs, or
+samples, act on each other, slopes follow ``W`` unchanged, and a group's turn is that of a diagonal matrix above it, the
+same in all outputs.
 
 P. Breheny, J. Huang, "Group descent algorithms for nonconvex penalized linear and logistic regression models with
 grouped predictors", Statistics and Computing 25 (2015); without their orthonormal groups.
@@ -37,7 +37,7 @@ ENOUGH = 3.0  # times the gap asked for: a sweep that is thought to leave less e
 
 @compiled(fastmath=FAST)
 def set_image(Z: Array, places: Array, basis: Array, step: Array, sizes: Array, image: Array) -> None:
-    """Set ``image`` (N,) to what a group's step in its basis changes of scores; ``sizes`` (r,) is overwritten."""
+    """Set ``image`` (N,) to what a group's step in the basis changes of scores; ``sizes`` (r,) is overwritten."""
     for k in range(sizes.size):
         sizes[k] = 0.0
         for j in range(step.size):
@@ -50,13 +50,13 @@ def set_image(Z: Array, places: Array, basis: Array, step: Array, sizes: Array, 
 def sweep_rows(
     factors: Any, curved: Any, shape: Any, everything: bool, v: Array, slopes: Array, change: Array
 ) -> tuple[float, float]:
-    """Let every group take its turn, or every one that is not zero; return how far scores moved, squared, and a gap.
+    """Let every group take the turn, or every one not zero; return how far scores moved, squared, and a gap.
 
     That gap is about what was left before: the largest change of a group's slope times the sum of all norms.
 
-    ``factors`` are rows of Z (p, N), those of a group ``places[starts[m]:starts[m + 1]]``; with its basis, (r, r) in
-    ``bases[m]``, they have ``Z_m W Z_m' = diag(eigenvalues)`` with the diagonal ``W`` of its turns. Coefficients in
-    these bases, kernel by kernel and output after output, slopes (T, N) of the quadratic, whose curvature is ``curved``
+    ``factors`` are rows of Z (p, N), those of a group ``places[starts[m]:starts[m + 1]]``; with the basis, (r, r) in
+    ``bases[m]``, they have ``Z_m W Z_m' = diag(eigenvalues)`` with the diagonal ``W`` of the turns. Coefficients in the
+    bases, kernel by kernel and output after output, slopes (T, N) of the quadratic, whose curvature is ``curved``
     (`Curvature.terms`), and the change of scores are updated; these are as precise as the factors.
     """
     (Z, places, starts, bases, eigenvalues), (_, _, power, q, _, coupled) = factors, shape
@@ -211,7 +211,7 @@ class RowQuadratic(Quadratic):
 
 
 def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
-    """Return an array of which the factors are rows, the row where each kernel's begin, and roots to multiply by.
+    """Return an array of which the factors are rows, the row where every kernel's begin, and roots to multiply by.
 
     Columns of a table that are factors themselves are read where they stand. They are in single precision where that
     does: a sweep takes as long as it takes to read them.

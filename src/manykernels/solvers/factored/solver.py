@@ -33,7 +33,7 @@ MOST_NAMES = 3
 
 
 def advice_on_factors(problem: Problem, state: State, tol: float) -> str:
-    """Return which kernels have too coarse factors and what would help; empty if that is not what keeps the gap."""
+    """Return which kernels have too coarse factors and what would help; empty if not what keeps the gap."""
     stack = cast("FactoredStack", problem.stack)
     if state.objective is None:
         return ""
@@ -72,7 +72,7 @@ ROUNDS_WITHOUT_GAIN = 30  # of certificates; the working set itself knows earlie
 
 
 def certified_model(problem: Problem, state: State, passes: float) -> Solution:
-    """Return what a round found, with a copy of its state that later rounds do not change."""
+    """Return what a round found, with a copy of the state that later rounds do not change."""
     point = replace(state.point, v=state.point.v.copy(), z=state.point.z.copy())
     copied, best = replace(state, point=point, rounds=list(state.rounds)), state.best
     assert best is not None
@@ -185,7 +185,7 @@ class FactoredNewton(Solver):
 
     @classmethod
     def refusals_of(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
-        """Return why this loss or penalty cannot be solved on factors, in words; empty if it can."""
+        """Return why the loss or penalty cannot be solved on factors, in words; empty if it can."""
         try:
             check_smoothable(loss)
             GroupPenalty.of(regularizer, np.array([0, 1]), np.ones(1))
@@ -231,7 +231,7 @@ class FactoredNewton(Solver):
         return self._ended(problem, run, work)
 
     def _ended(self, problem: Problem, run: Run[Solution], work: FactoredWorkingSet) -> Solution:
-        """Return the best model of a run, with its functions, and what keeps it from a smaller gap."""
+        """Return the best model of a run, with the functions, and what keeps it from a smaller gap."""
         proved, held = work.proved, run.best.state.best
         if proved is not None and held is not None and proved.value > held.value:  # by a round after that of the model
             run.prove(certified_model(work.problem, replace(run.best.state, best=proved), run.best.passes))
@@ -253,11 +253,11 @@ class FactoredNewton(Solver):
 
 
 def as_evaluated(problem: Problem, model: Solution) -> Solution:
-    """Return the model with the largest value that rounding may leave where its functions are evaluated again.
+    """Return the model with the largest value that rounding may leave where the functions are evaluated again.
 
     A function is a sum of terms of at most ``sqrt(k(x, x)) sqrt(k(x_j, x_j)) |v_j|``, or ``sqrt(k(x, x)) ||v||`` in
-    factors; far from zero the sum is far smaller than they, and which of its digits are right depends on the order of
-    the terms. The same model comes back where that does not matter, and for rows that are read in chunks.
+    factors; far from zero the sum is far smaller than they, and which of the digits are right depends on the order of
+    the terms. The same model comes back where that does not matter, and for rows read in chunks.
     """
     point, stack, norms = model.state.point, cast("FactoredStack", problem.stack), norms_of(problem, model.state)
     if stack.table.chunked or not norms.any():
@@ -298,7 +298,7 @@ def _terms(stack: FactoredStack, component: Component) -> float:
 
 
 def _output(scores: Array, output: int) -> Array:
-    """Return a view of the scores of one output."""
+    """Return a view of the scores of a single output."""
     return scores if scores.ndim == 1 else scores[:, output]
 
 

@@ -34,7 +34,7 @@ class Component:
     target: int = 0
 
     def each(self, n_targets: int) -> Iterator[Component]:
-        """Yield the functions of all targets, whose coefficients are here one after the other."""
+        """Yield the functions of all targets, whose coefficients are here in turn."""
         if n_targets == 1:
             yield self
             return
@@ -42,7 +42,7 @@ class Component:
             yield replace(self, coefficients=part, target=target)
 
     def function(self, stack: FactoredStack) -> KernelFunction:
-        """Return the function itself, which needs neither the stack nor its rows."""
+        """Return the function itself, which needs neither the stack nor the rows."""
         if self.tol is None:
             return stack.expansion(self.kernel, self.coefficients)
         return stack.function(self.kernel, self.coefficients, self.tol)
@@ -85,7 +85,7 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class DualPass:
-    """Dual coefficients with what a pass over all kernels found: no penalty plays a part, so that others may use it."""
+    """Dual coefficients with what a pass over all kernels found: no penalty plays a part, so others may use it."""
 
     problem: Problem
     rho: Array
@@ -97,7 +97,7 @@ class DualPass:
         return bool(self.problem.stack.is_twin_of(stack))
 
     def serves(self, problem: Problem) -> bool:
-        """Whether another problem differs from that of the pass by its penalty at most."""
+        """Whether another problem differs from that of the pass by the penalty at most."""
         own = self.problem
         return (
             problem.stack.is_twin_of(own.stack)

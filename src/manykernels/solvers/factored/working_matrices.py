@@ -1,4 +1,4 @@
-"""The problem on a working set in N x N matrices, as far as factors do not do: what it takes, its solution."""
+"""The problem on a working set in N x N matrices, as far as factors do not do: what it takes, the solution."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MixedStack(GramStack):
     whole : sequence of (n_samples, n_samples) arrays, float32 or float64
         The first kernels.
     factors : ndarray of shape (n_samples, rank)
-        Factors of the others side by side.
+        Factors of the rest side by side.
     starts : ndarray of shape (g + 1,)
         Columns ``starts[i]:starts[i + 1]`` belong to the i-th of them.
     """
@@ -120,7 +120,7 @@ class WorkingMatrices:
     problem : Problem
         On a `FactoredStack`.
     tol : float
-        Relative gap of the exact kernels that is asked for: a loose one lets matrices be held in single precision.
+        Relative gap of the exact kernels asked for: a loose one lets matrices be held in single precision.
     """
 
     def __init__(self, problem: Problem, tol: float) -> None:
@@ -155,7 +155,7 @@ class WorkingMatrices:
         return allowed_bytes(self.stack)
 
     def needed(self, kernels: Sequence[int]) -> int:
-        """Return the bytes of the matrices of these kernels, beside those that are held, and of a solver on them."""
+        """Return the bytes of the matrices of the kernels, beside those held, and of a solver on them."""
         n = self.stack.n_samples
         count = len(self.whole) + sum(1 for m in kernels if self._goes_whole(int(m)))
         # A solver for several outputs factorizes one matrix for each, but for squares.
@@ -177,7 +177,7 @@ class WorkingMatrices:
         self._factors = self._factors + [(each.kernels, each.starts, each.rows(rows)) for each in operators]
 
     def _matrix(self, kernel: int) -> Array:
-        """Return one kernel on all rows."""
+        """Return a single kernel on all rows."""
         n = self.stack.n_samples
         single = self.stack._kernel_diag(kernel).max() < MOST_SINGLE
         out = np.empty((n, n), dtype=self._dtype if single else np.float64)

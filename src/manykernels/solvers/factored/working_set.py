@@ -86,7 +86,7 @@ class FactoredWorkingSet:
         self._started = time.perf_counter()
 
     def rounds(self, start: Start | None = None) -> Iterator[State]:
-        """Yield the state after each certificate; begin from ``start``, of another problem on the same stack."""
+        """Yield the state after every certificate; begin from ``start``, of another problem on the same stack."""
         if start is not None and start.matrices is not None:
             yield from self._go_over(self._start(), start.matrices.over(self.problem))
             return
@@ -139,7 +139,7 @@ class FactoredWorkingSet:
         return problem.empirical_loss(problem.constant_scores(problem.best_constant))
 
     def empty(self) -> State:
-        """Return the model without kernels, certified: all that there is when a run ends before its first round."""
+        """Return the model without kernels, certified: all that there is when a run ends before the first round."""
         state = self._start()
         rho, z = feasible(self.problem, state.slopes, state.point.z)
         state.best = dual_bound(self.problem, rho, z, self.stack.quads(rho))
@@ -192,7 +192,7 @@ class FactoredWorkingSet:
         return feasible(self.problem, slopes, state.point.z)
 
     def _growth(self, quads: Quads) -> Array | None:
-        """Return by how much dual norms grew since the pass before this penalty, for each unit of the threshold."""
+        """Return by how much dual norms grew since the pass before the penalty, for every unit of the threshold."""
         if self._before is None or self._fall <= 0.0:
             return None
         now, then = np.sqrt(quads[1]) / self.problem.penalties, np.sqrt(self._before.quads[0]) / self.problem.penalties
@@ -248,9 +248,9 @@ class FactoredWorkingSet:
         state.point = Point(v, point.b, z, whole)
 
     def _smooth(self, state: State, goal: float) -> None:
-        """Pose the problem on these factors, its loss as smooth as it may be at the present scores to miss no more.
+        """Pose the problem on the factors, the loss as smooth as it may be at the present scores to miss no more.
 
-        Or as it is, where interior points are what it is solved by.
+        Or unchanged, where interior points are what it is solved by.
         """
         state.objective = FactoredObjective(self.problem, state.operators, 0.0)
         state.objective.known = state.known
@@ -280,14 +280,14 @@ class FactoredWorkingSet:
         return state.kernels[stay]
 
     def _alive(self, state: State) -> Array:
-        """Return which kernels of the working set have coefficients that are not zero."""
+        """Return which kernels of the working set have coefficients not zero."""
         assert state.objective is not None
         norms = np.zeros(self.problem.n_kernels)
         norms[state.objective.kernels] = state.objective.penalty.norms(state.point.v)
         return norms[state.kernels] > 0
 
     def _entering(self, state: State, bound: DualBound, used: Array, gap: float) -> Array:
-        """Return the kernels that are missing most; few of those with which each product reads all rows."""
+        """Return the kernels missing most; few of those with which every product reads all rows."""
         kernels = self._missing(state, bound, used, gap)
         if self.stack.few_columns:
             return kernels
@@ -295,7 +295,7 @@ class FactoredWorkingSet:
         return np.setdiff1d(kernels, free[3:]) if len(free) > 3 else kernels
 
     def _missing(self, state: State, bound: DualBound, used: Array, gap: float) -> Array:
-        """Return the kernels that are missing most."""
+        """Return the kernels missing most."""
         if not selects(self.problem.regularizer):
             return contributors(self.problem.regularizer, bound, used, max(gap, self.tol * self._size(state)))
         # Beside kernels in use, whose norms are at the threshold up to the gap, less is no violation.
@@ -370,20 +370,20 @@ class FactoredWorkingSet:
         return self.time_limit - (time.perf_counter() - self._started)
 
     def _short(self, state: State, bound: DualBound) -> bool:
-        """Whether the kernel in use that violates most should have more landmarks than its factor may have."""
+        """Whether the kernel in use that violates most should have more landmarks than the factor may have."""
         if state.objective is None:
             return False
         used = state.kernels[self._alive(state)]
         return len(used) > 0 and self.stack.left_over(int(used[np.argmax(bound.low[used])]), state.factor_tol) > 0
 
     def _room_for_landmarks(self, kernels: Array) -> bool:
-        """Return whether factors of all these kernels may have as many landmarks as the finest ones have."""
+        """Return whether factors of all the kernels may have as many landmarks as the finest ones have."""
         return 8 * FINE_ENTRIES * len(kernels) <= min(allowed_bytes(self.stack), STORED_BYTES)
 
     def _smaller_as_matrices(self, state: State) -> bool:
         """Whether a matrix among all samples is smaller than the Hessian in coefficients that steps would be taken on.
 
-        Sweeps over rows or bins need no Hessian, and of a loss that shares weights it has a block for each output.
+        Sweeps over rows or bins need no Hessian, and of a loss that shares weights it has a block for every output.
         """
         objective = state.objective
         assert objective is not None
@@ -394,7 +394,7 @@ class FactoredWorkingSet:
         return keeps_kinks(state) or not in_bins(objective, first_rows(objective))
 
     def _at_once(self, kernels: Array) -> bool:
-        """Whether one of these kernels is better held as a matrix from the beginning.
+        """Whether one of the kernels is better held as a matrix from the beginning.
 
         The dual coefficients of a loss with a kink end on their bounds: what factors leave of a kernel keeps a gap that
         smoothing does not close.
@@ -408,7 +408,7 @@ class FactoredWorkingSet:
         )
 
     def _without_matrices(self, kernels: Array) -> Array:
-        """Return the first kernels without those that are to be matrices: the others tell soon who enters next."""
+        """Return the first kernels without those that are to be matrices: the rest tell soon who enters next."""
         if not self.problem.loss.smooth or self.problem.shared or self.stack.table.chunked:
             return kernels
         others = [m for m in kernels.tolist() if not matrix_first(self.stack, m)]
@@ -430,7 +430,7 @@ class FactoredWorkingSet:
     def _go_over(self, state: State, matrices: WorkingMatrices) -> Iterator[State]:
         """Go on with N x N matrices of the kernels that need them, until no kernel is missing.
 
-        While some are, to solve for the others closely is for nothing.
+        While some are, to solve for the rest closely is for nothing.
         """
         state.matrices, closest = matrices, 0.5 * self.tol
         loosest = np.inf if state.best is not None else closest

@@ -130,7 +130,7 @@ def _hessian(problem: Problem, gram: WeightedProducts, fit: LearnerFit, kernels:
 
 
 def _solved(gram: WeightedProducts, root: Array, project: Projection, side: Array) -> Array:
-    """Return ``w`` of one column, to a share of the right side."""
+    """Return ``w`` of a single column, to a share of the right side."""
 
     def product(direction: Array) -> Array:
         check_deadline()
@@ -146,7 +146,7 @@ def polished(problem: Problem, model: Model, tol: float) -> tuple[Model, int]:
     """Return the model after a few primal-dual Newton steps on weights and coefficients at once, and their number.
 
     At the best weights a loss with kinks may be met by many dual coefficients, of which a learner returns any; only
-    some of them keep the norms of all kernels within their bounds. The better of both models is returned.
+    some keep the norms of all kernels within their bounds. The better of both models is returned.
     """
     if not problem.loss.piecewise_linear or Capability.MULTIPLIERS not in problem.regularizer.capabilities:
         return model, 0
@@ -176,7 +176,7 @@ TINY = 1e-300
 
 
 class Extrapolation:
-    """Extrapolate ``weights -> mapped`` from its last few evaluations.
+    """Extrapolate ``weights -> mapped`` from the last few evaluations.
 
     Works on square roots of the weights: weights that vanish at the solution then do so at a linear rate, which the
     extrapolation recognizes, while on logarithms they would run off to minus infinity. Coordinates count by their
@@ -207,7 +207,7 @@ class Extrapolation:
         self._roots, self._changes = self._roots[-AFTER_FAILURE:], self._changes[-AFTER_FAILURE:]
 
     def stretched(self) -> Array:
-        """Return weights changed by a power of the factor by which the iteration changes them; squared with each call.
+        """Return weights changed by a power of the factor by which the iteration changes them; squared with every call.
 
         The direction is that of the iteration itself, which crawls where the factor is close to one.
         """
@@ -296,14 +296,14 @@ class BlockCoordinate(Solver):
 
     Notes
     -----
-    Each iteration reads every kernel twice, once for the sum and once for the norms. It stops on the library's
+    Every iteration reads every kernel twice, once for the sum and once for the norms. It stops on the library's
     certificate, whose lower bound is that of Citi's Algorithm 3 for the elastic-net ball. Extrapolated weights are
     scaled to the boundary of the weight set before a learner is fitted at them. At the end weights that do not matter
     at ``tol`` are set to zero if the regularizer is sparse. Where the loss has kinks and the alternation no longer gets
     on, a few primal-dual Newton steps look for the dual coefficients that certify the weights it found. With a loss
     that has derivatives and a stack that forms no matrices (`PairStack` of many pairs) the learner is fitted by Newton
     steps of conjugate gradients on products with the stack, and so are, under penalties of norms, the weights: a Newton
-    step on them costs a few products for each kernel that matters.
+    step on them costs a few products for every kernel that matters.
 
     References
     ----------
@@ -389,7 +389,7 @@ class BlockCoordinate(Solver):
         return state.extrapolation.proposal(found.importance, gap)
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
-        """Certify once the gap, which is known after each learner, has halved, or no longer falls."""
+        """Certify once the gap, which is known after every learner, has halved, or no longer falls."""
         assert state.point is not None
         if _is_idle(problem, state):
             return True
@@ -400,7 +400,7 @@ class BlockCoordinate(Solver):
         state.certified = min(state.certified, certificate.relative_gap)
 
     def extract(self, problem: Problem, state: _State) -> Model:
-        """Return the learner with its weights; those that do not matter are zero once the gap is closed."""
+        """Return the learner with the weights; those that do not matter are zero once the gap is closed."""
         point = state.point
         assert point is not None
         rho, b = point.fit.rho, point.fit.b
@@ -486,7 +486,7 @@ def _raised(weights: Array, traces: Array, share: float) -> Array:
 
 
 def _is_idle(problem: Problem, state: _State) -> bool:
-    """Return whether the gap has not fallen for long; where the weights are given, each learner is the last again."""
+    """Return whether the gap has not fallen for long; where the weights are given, every learner is the last again."""
     return state.idle > (MOST_USELESS if Capability.FIXED_WEIGHTS in problem.regularizer.capabilities else MOST_IDLE)
 
 

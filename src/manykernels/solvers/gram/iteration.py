@@ -4,14 +4,14 @@ The dual problem, written with squared norms, is
 
     minimize_rho  sum_i s_i l*(y_i, -rho_i/s_i)   s.t.  (u_m(rho)^2 - B_m^2)/2 <= 0,   sum rho = 0.
 
-Its multipliers are the model: ``d_m`` for the kernels and ``b`` for the sum. One Newton step solves
+The multipliers are the model: ``d_m`` for the kernels and ``b`` for the sum. One Newton step solves
 
     (diag(h) + sum_m d_m K_m + sum_m c_m q_m q_m') drho + 1 db = g + z - f - b - sum_m e_m q_m,     q_m = K_m rho
 
 where ``(h, g)`` comes from the samples and ``(c, e)`` from the kernels. As in Mehrotra's method, one factorization
 serves a predictor, which chooses how far the complementarity products can fall, and a corrector with second-order
-terms.
-A step costs one product of each kernel with a vector, one weighted sum of the kernels and one Cholesky factorization.
+terms. A step costs a single product of every kernel with a vector, one weighted sum of the kernels and one Cholesky
+factorization.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class PrimalDual:
         """Take one predictor-corrector step toward a gap of ``wanted``, in units of the objective.
 
         Complementarity products are not driven below a hundredth of their share of ``wanted``: the system would become
-        ill-conditioned for nothing. If the gap has not shrunk for long, or numbers overflow, the iteration starts
-        again from its first point, now refusing steps that make the primal value much worse; the next time without.
+        ill-conditioned for nothing. If the gap has not shrunk for long, or numbers overflow, the iteration starts again
+        from the first point, now refusing steps that make the primal value much worse; the next time without.
         """
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
@@ -113,11 +113,11 @@ class PrimalDual:
         self.n_steps = n_steps
 
     def _keep_origin(self) -> None:
-        """Keep the point to start again from; its arrays are replaced as it moves, never written to."""
+        """Keep the point to start again from; the arrays are replaced as it moves, never written to."""
         self._origin = copy.copy(self.samples), copy.copy(self.kernels), self.b
 
     def step(self, wanted: float) -> None:
-        """Take one step toward a gap of ``wanted``."""
+        """Take a single step toward a gap of ``wanted``."""
         self._tracked, self._modeled = self.samples.scores(), self.scores()
         linear = self._linearized(0.0)
         system = self._factorize(linear)
@@ -181,7 +181,7 @@ class PrimalDual:
     def bounds(self) -> tuple[float, float]:
         """Return the primal value of the current model and the dual value of its (rescaled) coefficients.
 
-        What ``sum rho = 0`` misses is subtracted at its price; only the certificate is exact.
+        What ``sum rho = 0`` misses is subtracted at the price; only the certificate is exact.
         """
         if self._bounds is None:
             self._bounds = self._primal(self.kernels.weights), self._dual()
@@ -197,7 +197,7 @@ class PrimalDual:
 
     @property
     def shared_bound(self) -> float | None:
-        """Norm below which no kernel of a weight set has a weight; None where each kernel has a bound of its own."""
+        """Norm below which no kernel of a weight set has a weight; None where every kernel has a separate bound."""
         return float(np.sqrt(self.kernels.least_bound)) if isinstance(self.kernels, SetWeights) else None
 
     def fit_weights(self, first: int = 0, ends: tuple[float, float] = (1.0, 1e6)) -> None:
@@ -222,7 +222,7 @@ class PrimalDual:
         self._set_products(self._products)
 
     def moved_to(self, problem: Problem, keep: Array, norms_added: Array, distance: float) -> PrimalDual:
-        """Return this point on other kernels: those of ``keep`` followed by new ones with these norms.
+        """Return the point on other kernels: those of ``keep`` followed by new ones with the norms.
 
         Violated kernels make the point worse by ``distance``, in units of the objective; complementarity products are
         lifted to a tenth of that, since Newton from a point too close to the boundary takes tiny steps.
@@ -238,7 +238,7 @@ class PrimalDual:
         return moved
 
     def _make_room(self, problem: Problem, norms_added: Array) -> float:
-        """Scale ``rho`` down and the weights up, which leaves the model as it is, if a bound is broken by far.
+        """Scale ``rho`` down and the weights up, which leaves the model unchanged, if a bound is broken by far.
 
         Returns the scale, by which the norms of all kernels shrink.
         """
@@ -259,7 +259,7 @@ class PrimalDual:
         return bool(primal - dual <= wanted * max(abs(primal), self.problem.tiny))
 
     def within_with_zeros(self, wanted: float) -> bool:
-        """Return whether the model is as good without its inactive kernels, whose weights shrink with every step."""
+        """Return whether the model is as good without the inactive kernels, whose weights shrink with every step."""
         primal, dual = self.bounds()
         inactive = self.kernels.inactive()
         pruned = self._primal(np.where(inactive, 0.0, self.kernels.weights)) if inactive.any() else primal
@@ -321,7 +321,7 @@ class PrimalDual:
 
     @cached_property
     def _losses(self) -> tuple[Array, Callable[[Array], Array]]:
-        """Weights and losses of single scores, whose sum is the value that is taken most often."""
+        """Weights and losses of single scores, whose sum is the value taken most often."""
         bound = cast("SampleSum", self.problem.bound)
         return bound.weight, partial(bound.loss.value, bound.y)
 

@@ -1,12 +1,12 @@
 """Many targets on the same few kernels, each with its own kernel weights: block coordinate descent, squared loss.
 
-A kernel ``K_m = Z_m Z_m'`` has the features ``Z_m`` of a pivoted Cholesky factorization, as many as its rank. They are
+A kernel ``K_m = Z_m Z_m'`` has the features ``Z_m`` of a pivoted Cholesky factorization, as many as the rank. They are
 centered if there is an intercept, multiplied by roots of the sample weights, and rotated until their columns are
-orthogonal. With ``f_m = Z_m v_m`` the problem of each target is
+orthogonal. With ``f_m = Z_m v_m`` the problem of every target is
 
     min_v  1/2 ||y - sum_m Z_m v_m||^2 + sum_m (a ||v_m|| + c/2 ||v_m||^2).
 
-The minimum over one block has a closed form up to its length: with ``g = Z_m'(residual without the block)`` and
+The minimum over a single block has a closed form up to the length: with ``g = Z_m'(residual without the block)`` and
 ``S = Z_m'Z_m``, which is diagonal, ``v_m = g / (S + c + a / t)``, where ``t = ||v_m||`` solves an equation in one
 unknown; ``v_m = 0`` if ``||g|| <= a``. A sweep over the blocks takes matrix products of all targets at once. Affine
 combinations of the last iterates (Anderson extrapolation) replace them where they lower the objective. Targets whose
@@ -68,7 +68,7 @@ class KernelFeatures:
     def of(
         cls, problem: Problem, *, rank_tol: float = RANK_TOL, summed: bool = False, n_targets: float = np.inf
     ) -> KernelFeatures | None:
-        """Factorize the kernels of a problem, one after the other, or their sum.
+        """Factorize the kernels of a problem, in turn, or their sum.
 
         Kernels are divided by the squares of their penalties. None where so many targets are solved faster alone.
         """
@@ -137,7 +137,7 @@ class KernelFeatures:
 
 
 def worth_features(ranks: Array, n: int, n_targets: float) -> bool:
-    """Return True if so many targets are solved faster by features of these ranks than one after the other."""
+    """Return True if so many targets are solved faster by features of the ranks than in turn."""
     batch = n_targets * 4 * SWEEPS * n * float(ranks.sum()) + DECOMPOSITION * n * float(np.square(ranks).sum())
     return bool(ranks.sum() <= ALWAYS or batch <= n_targets * ALONE * float(n) ** 3)
 
@@ -165,7 +165,7 @@ def fit_targets(
     expanded: bool = True,
     most_sweeps: int = MOST_SWEEPS,
 ) -> TargetFits:
-    """Minimize the objective of every target; see the top of this module.
+    """Minimize the objective of every target; see the top of the module.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def fit_targets(
     expanded : bool
         Whether the gap is that of the model ``sum_m d_m K_m rho`` in place of the coefficients themselves.
     most_sweeps : int
-        Sweeps after which a target leaves the batch as it is.
+        Sweeps after which a target leaves the batch unchanged.
     """
     n, kernels = len(targets), len(features.factors)
     out = TargetFits(
@@ -386,7 +386,7 @@ def _has_two_terms(problem: Problem) -> bool:
 
 
 def _fixed(problems: Sequence[Problem]) -> bool:
-    """Return True if penalties are on squared norms alone, so that the sum of the kernels is one kernel."""
+    """Return True if penalties are on squared norms alone, so the sum of the kernels is a single kernel."""
     return not any(
         np.any(own.regularizer.curve.linear) if own.regularizer.curve is not None else True for own in problems
     )

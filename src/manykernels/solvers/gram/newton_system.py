@@ -2,13 +2,13 @@
 
 The linear systems of several targets: ``P = (W^- + I (x) K)^-1`` for the curvature ``W`` of the loss.
 
-``W`` is diagonal for a sum over targets; every target then has a factorization of its own, or all share one where the
+``W`` is diagonal for a sum over targets; every target then has a separate factorization, or all share one where the
 curvature is constant. For the multinomial loss ``W_i = s_i (diag(p_i) - p_i p_i')``, and with ``E_t`` the operator of
 the diagonal part ``s_i p_it``,
 
     P v = E v - E 1 (sum_t E_t)^-1 1' E v        (Rasmussen and Williams 2006, Algorithm 3.3)
 
-which is one more factorization. No inverse of a curvature is needed, so that it may be zero.
+which is one more factorization. No inverse of a curvature is needed, so it may be zero.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ PROGRAM_GAP = 1e-15  # relative, of the program over the weights
 
 @dataclass(frozen=True, eq=False)
 class WholePart:
-    """``E = (D^- + K)^-1`` of one target, by the Cholesky factor of ``1 + D^(1/2) K D^(1/2)``."""
+    """``E = (D^- + K)^-1`` of a single target, by the Cholesky factor of ``1 + D^(1/2) K D^(1/2)``."""
 
     root: Array
     factor: Array
@@ -105,7 +105,7 @@ def _add_upper(inverse: Array, root: Array, total: Array) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ReducedPart:
-    """``E = D - D Z (1 + Z'D Z)^-1 Z'D`` of one target for ``K = Z Z'`` of low rank."""
+    """``E = D - D Z (1 + Z'D Z)^-1 Z'D`` of a single target for ``K = Z Z'`` of low rank."""
 
     curvature: Array
     left: Array
@@ -132,7 +132,7 @@ class ReducedPart:
 
 
 def low_rank_root(gram: Array) -> Array | None:
-    """Return ``Z`` (N, r) with ``Z Z'`` near a matrix, by pivoted Cholesky; None unless its rank is low.
+    """Return ``Z`` (N, r) with ``Z Z'`` near a matrix, by pivoted Cholesky; None unless the rank is low.
 
     What it leaves out turns directions by as little as that: no model and no certificate is made from it.
     """
@@ -158,7 +158,7 @@ class SharedSystem:
     intercept : bool
         Whether every target has an intercept.
     root : ndarray of shape (N, r), optional
-        ``Z`` with ``K = Z Z'``, where its rank is low.
+        ``Z`` with ``K = Z Z'``, where the rank is low.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class SharedSystem:
         return ReducedPart.of(self._root, curvature)
 
     def _parts(self) -> Iterator[tuple[slice, WholePart | ReducedPart]]:
-        """Yield the parts, made anew each time where all of them take too much memory."""
+        """Yield the parts, made anew every time where all take too much memory."""
         for position, group in enumerate(self._groups):
             yield group, self._kept[position] if self._kept is not None else self._part(group)
 
@@ -256,10 +256,10 @@ REFINED_ABOVE = 1e-12  # residual, relative to the right-hand side: below it a s
 class NewtonSystem:
     """Solve ``matrix @ x + multiplier * 1 = right``, ``sum(x) = total`` (the border only with an intercept).
 
-    Entries span many orders of magnitude near the optimum, which a Cholesky factorization bears: errors are relative
-    to the diagonal, row by row, as if that were one. So is the jitter that is added only if it breaks down.
-    Of the matrix the upper triangle is read. It is overwritten: one array holds the entries above its diagonal, and the
-    factor on it and below.
+    Entries span many orders of magnitude near the optimum, which a Cholesky factorization bears: errors are relative to
+    the diagonal, row by row, as if that were one. So is the jitter added only if it breaks down. Of the matrix the
+    upper triangle is read. It is overwritten: a single array holds the entries above the diagonal, and the factor on it
+    and below.
     """
 
     def __init__(self, matrix: Array, border: bool) -> None:
@@ -340,7 +340,7 @@ class NewtonSystem:
         return x
 
     def _products(self, x: Array) -> Array:
-        """Return the products of the matrix with vectors in rows, its diagonal in the place of that of the factor."""
+        """Return the products of the matrix with vectors in rows, the diagonal in the place of that of the factor."""
         self._shared[:] = self._diagonal
         try:
             if len(x) > FEW_RIGHTS:
@@ -366,7 +366,7 @@ class GroupedNewtonSystem(NewtonSystem):
 
 
 def center_groups(matrix: Array, groups: Array) -> None:
-    """Subtract the means of groups from rows and columns of a symmetric matrix, in place, in its upper triangle.
+    """Subtract the means of groups from rows and columns of a symmetric matrix, in place, in the upper triangle.
 
     ``groups`` (N, K) are indicators. Samples of no group get zero, and a diagonal of one.
     """
@@ -391,9 +391,9 @@ def _center_upper(matrix: Array, labels: Array, means: Array, both: Array) -> No
 
 
 def _factorize(matrix: Array, diagonal: Array) -> None:
-    """Write the lower Cholesky factor of a symmetric matrix over its diagonal and what is below.
+    """Write the lower Cholesky factor of a symmetric matrix over the diagonal and what is below.
 
-    By LAPACK itself: of small systems the way there takes longer. What is above the diagonal stays as it is.
+    By LAPACK itself: of small systems the way there takes longer. What is above the diagonal stays unchanged.
     """
     jitter = 0.0
     while True:  # at most to LARGEST_JITTER

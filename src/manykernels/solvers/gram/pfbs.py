@@ -2,14 +2,14 @@
 
     minimize_f  sum_i s_i l(y_i, sum_m f_m(x_i) + b) + Omega(t),      f_m = sum_i a_mi k_m(., x_i),   t_m = w_m ||f_m||
 
-    a_m <- prox of Omega / sigma at a_m - s l'(y, z) / sigma,      a_m scaled so that its norm is the prox's
+    a_m <- prox of Omega / sigma at a_m - s l'(y, z) / sigma,      a_m scaled so the norm is the prox's
 
 The objective falls where ``sigma`` is at least the largest eigenvalue of ``sum_m K_m / w_m^2`` times the bound on
 ``s l''``.
 
-Block ``j`` is the function ``f_j = sum_i a_ji k_j(., x_i) / w_j^2`` with norm ``t_j = w_j ||f_j||``, held as its
-coefficients ``a_j`` and its values ``p_j = K_j a_j / w_j^2`` at the samples. A step reads each kernel once, for
-``K_j rho``; the (MN, MN) matrix of the direct sum is never formed.
+Block ``j`` is the function ``f_j = sum_i a_ji k_j(., x_i) / w_j^2`` with norm ``t_j = w_j ||f_j||``, held as the
+coefficients ``a_j`` and the values ``p_j = K_j a_j / w_j^2`` at the samples. A step reads every kernel once, for ``K_j
+rho``; the (MN, MN) matrix of the direct sum is never formed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Blocks:
 
     @classmethod
     def of(cls, coefficients: Array, values: Array) -> Blocks:
-        """Return blocks with the norms that belong to these coefficients and values."""
+        """Return blocks with the norms that belong to the coefficients and values."""
         squares = np.einsum("mi,mi->m", coefficients, values)
         return cls(coefficients, values, np.sqrt(np.maximum(squares, 0.0)))
 
@@ -78,19 +78,19 @@ class Blocks:
         return self.values.sum(axis=0)
 
     def beyond(self, previous: Blocks, momentum: float) -> Blocks:
-        """Return the blocks extrapolated from ``previous`` through these; the norms are left as they are."""
+        """Return the blocks extrapolated from ``previous`` through these; the norms are left unchanged."""
         if momentum == 0.0:
             return self
         coefficients = self.coefficients + momentum * (self.coefficients - previous.coefficients)
         return Blocks(coefficients, self.values + momentum * (self.values - previous.values), self.norms)
 
     def scaled(self, factors: Array) -> Blocks:
-        """Return each block multiplied by its factor."""
+        """Return every block multiplied by the factor."""
         column = factors[:, None]
         return Blocks(column * self.coefficients, column * self.values, factors * self.norms)
 
     def take(self, kernels: Array) -> Blocks:
-        """Return the blocks at these positions."""
+        """Return the blocks at the positions."""
         return Blocks(self.coefficients[kernels], self.values[kernels], self.norms[kernels])
 
 
@@ -130,7 +130,7 @@ def forward_backward(problem: Problem, blocks: Blocks, rho: Array, sigma: Array)
 
 
 def takes_many_steps(regularizer: Regularizer) -> bool:
-    """Whether the prox takes one step size a block: where it is a formula, not an iteration."""
+    """Whether the prox takes a single step size a block: where it is a formula, not an iteration."""
     return regularizer.curve is not None and regularizer.curve.elastic
 
 
@@ -140,7 +140,7 @@ def objective(problem: Problem, blocks: Blocks, b: float) -> float:
 
 
 def safe_sigma(problem: Problem) -> Array:
-    """Return ``lambda_max(sum_j K_j / w_j^2)`` times the curvature of the loss, once for each kernel (M,).
+    """Return ``lambda_max(sum_j K_j / w_j^2)`` times the curvature of the loss, once for every kernel (M,).
 
     With it every step descends; more than half of it still converges.
     """
@@ -223,7 +223,7 @@ class NewtonStep:
 def newton_step(
     problem: Problem, support: Array, blocks: Blocks, b: float, damping: float, reference: Array | None = None
 ) -> NewtonStep:
-    """Take a Newton step on the blocks of ``support``, as long as the objective falls; the others stay as they are."""
+    """Take a Newton step on the blocks of ``support``, as long as the objective falls; the rest stay unchanged."""
     chosen, scores = blocks.take(support), blocks.scores() + b
     reference = scores if reference is None else reference
     rho = dual_vector(problem, reference, 0.0)
@@ -300,7 +300,7 @@ def support_step(
 ) -> float:
     """Return 1 if the whole step lowers the objective enough, else the best step in (0, 1).
 
-    Along a line scores are linear and squared norms quadratic, so that no kernel is read.
+    Along a line scores are linear and squared norms quadratic, so no kernel is read.
     """
     dcoefficients, dvalues, db = direction
     scores, change = blocks.scores() + b, dvalues.sum(axis=0) + db
@@ -349,23 +349,23 @@ class ForwardBackward(Solver):
     .. math:: a_j = \alpha_j + \rho / \sigma_j, \qquad
               \alpha_j \leftarrow \frac{\mathrm{prox}(\|a_j\|_{K_j})}{\|a_j\|_{K_j}}\, a_j
 
-    for losses with a Lipschitz derivative. For the squared loss and the elastic net this is the PFBS of the paper:
-    its ``sigma`` is ``(sigma_j + n mu) / n`` here, since the ridge part is in the prox. One iteration reads every
-    kernel of the work set once. The intercept is minimized out exactly before each gradient, which leaves a smooth
-    convex function with the same step sizes.
+    for losses with a Lipschitz derivative. For the squared loss and the elastic net this is the PFBS of the paper: its
+    ``sigma`` is ``(sigma_j + n mu) / n`` here, since the ridge part is in the prox. One iteration reads every kernel of
+    the work set once. The intercept is minimized out exactly before every gradient, which leaves a smooth convex
+    function with the same step sizes.
 
     Parameters
     ----------
     step_rule : {"scaled", "safe", "heuristic"}
         ``"safe"``: ``sigma = lambda_max(sum_j K_j)``, with which every step descends. ``"scaled"``: ``sigma_j`` in
-        proportion to the trace of each kernel, just as safe, and far faster when kernels differ in scale ("safe" for
+        proportion to the trace of every kernel, just as safe, and far faster when kernels differ in scale ("safe" for
         regularizers that couple blocks or have no such prox: ``"lq"`` and ``"simplex"``). ``"heuristic"``: the paper's
         ``max_j lambda_max(K_j)``, which diverges when kernels are alike; the first increase of the objective switches
         to the safe rule.
     accelerate : bool
         Momentum (FISTA), restarted whenever the objective increases or the momentum points uphill.
     polish : bool
-        Newton steps on the support, after each round of splitting steps. Splitting alone needs very many steps when
+        Newton steps on the support, after every round of splitting steps. Splitting alone needs very many steps when
         kernels are nearly collinear; without polishing it may stall there.
     round_steps : int
         Splitting steps between two certificates.
@@ -471,7 +471,7 @@ class ForwardBackward(Solver):
             problem.stack.counters.add(stack.counters.entries - before, stack.dtype.itemsize)
 
     def extract(self, problem: Problem, state: _State) -> Model:
-        """Return one ``rho`` for all blocks, with the weights that give each block its norm."""
+        """Return one ``rho`` for all blocks, with the weights that give every block the norm."""
         rho = dual_vector(state.problem, state.blocks.scores(), state.b)
         norms = state.problem.dual_norms(rho)
         d = np.zeros(problem.n_kernels)
@@ -534,7 +534,7 @@ class ForwardBackward(Solver):
         return paying
 
     def _retried(self, state: _State, support: Array, cut: NewtonStep) -> NewtonStep:
-        """Try again without the blocks that the step would turn around, and with the bends of the loss beyond its end.
+        """Try again without the blocks that the step would turn around, and with the bends of the loss beyond the end.
 
         Both are what cuts a Newton step short; splitting alone would need very many steps to get past them. Returns the
         best of all trials.

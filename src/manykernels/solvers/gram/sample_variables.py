@@ -1,15 +1,15 @@
 """The sample side of the primal-dual Newton system: dual coefficients against the loss.
 
-Each class keeps the dual coefficients ``rho`` strictly inside the domain of the conjugate loss together with whatever
+Every class keeps the dual coefficients ``rho`` strictly inside the domain of the conjugate loss together with whatever
 multipliers that needs, and linearizes the scores ``z`` that ``rho`` implies:
 
     dz = shift - diagonal * drho
 
-``diagonal`` is positive, so that the reduced Newton matrix ``diag(diagonal) + sum_m d_m K_m + ...`` is positive
-definite. Complementarity products of the multipliers are driven to ``target`` (the barrier parameter).
+``diagonal`` is positive, so the reduced Newton matrix ``diag(diagonal) + sum_m d_m K_m + ...`` is positive definite.
+Complementarity products of the multipliers are driven to ``target`` (the barrier parameter).
 
-Three classes: conjugates on boxes, whose ends have multipliers; those that are their own barrier, without multipliers,
-for steps that a line search shortens; and losses that couple samples, where a matrix stands for the diagonal.
+Three classes: conjugates on boxes, whose ends have multipliers; those that are their barrier, without multipliers, for
+steps that a line search shortens; and losses that couple samples, where a matrix stands for the diagonal.
 """
 
 from __future__ import annotations
@@ -60,33 +60,33 @@ class SampleVariables(Protocol):
         """Return the sum of complementarity products after a step."""
 
     def move(self, primal_step: float, dual_step: float) -> bool:
-        """Take the step; return whether ``rho`` moved along its direction."""
+        """Take the step; return whether ``rho`` moved along the direction."""
 
     def recenter(self, barrier: float) -> None:
         """Lift complementarity products to at least ``barrier``."""
 
     def shrink(self, scale: float) -> None:
-        """Multiply ``rho`` by ``scale`` in (0, 1), which keeps it inside its domain."""
+        """Multiply ``rho`` by ``scale`` in (0, 1), which keeps it inside the domain."""
 
     def interior_steps(self, share: float) -> tuple[float, float]:
         """Return primal and dual steps that use up at most this share of the distance to the ends of the domain."""
 
     def merit_slope(self) -> float:
-        """Return the derivative along the direction of the conjugate loss with its barrier (at the last target)."""
+        """Return the derivative along the direction of the conjugate loss with the barrier (at the last target)."""
 
     def merit_after(self, step: float) -> float:
-        """Return the conjugate loss with its barrier after a step along the direction."""
+        """Return the conjugate loss with the barrier after a step along the direction."""
 
 
 @dataclass
 class BoxSamples:
     """Losses whose conjugate is ``c(y, r) + kink |r|`` on a box, with ``c`` twice differentiable.
 
-    Most have ``c = curvature r^2/2 - y r`` (hinge, squared, epsilon-insensitive, ...), which is computed by itself; for
-    any other form ``c`` and its derivatives are those of the loss. The bounds of the box carry multipliers;
-    ``kink |r|`` is split into ``kink (p + n)``, ``r = p - n``, ``p, n >= 0``. All pairs stand in one pair of arrays:
-    ``slack`` (primal) and ``multiplier`` (dual), the sample of each in ``sample``, and ``side`` such that
-    ``dslack = -side * drho`` for the bounds.
+    Most have ``c = curvature r^2/2 - y r`` (hinge, squared, epsilon-insensitive, ...), computed by itself; for any
+    other form ``c`` and the derivatives are those of the loss. The bounds of the box carry multipliers; ``kink |r|`` is
+    split into ``kink (p + n)``, ``r = p - n``, ``p, n >= 0``. All pairs stand in a single pair of arrays: ``slack``
+    (primal) and ``multiplier`` (dual), the sample of every in ``sample``, and ``side`` such that ``dslack = -side *
+    drho`` for the bounds.
     """
 
     loss: Loss
@@ -336,7 +336,7 @@ class EntropicSamples:
         return 0.0
 
     def move(self, primal_step: float, dual_step: float) -> bool:
-        """Take the step; coefficients that would leave the domain stop short of its end."""
+        """Take the step; coefficients that would leave the domain stop short of the end."""
         self.z = self.z + dual_step * self._dz
         rho = self.rho + primal_step * self._drho
         below, above = 0.01 * (self.rho - self.low), 0.01 * (self.high - self.rho)
@@ -487,7 +487,7 @@ def paired_samples(
 
     Of several outputs they are those of `SampleSum.entries`. The ends of the box have multipliers also where the
     conjugate is steep enough to keep coefficients off them, as that of the logistic loss: a step of Newton's method for
-    an entropy alone overshoots far from its solution, and where the penalty is weak, weights are so large that to clip
+    an entropy alone overshoots far from the solution, and where the penalty is weak, weights are so large that to clip
     it then costs more than the step gains.
     """
     if problem.loss.couples_samples:

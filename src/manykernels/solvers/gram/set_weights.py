@@ -6,20 +6,20 @@ lacks. The linearized weights are ``dd_m = shift_m + c_m q_m'drho - c_m g'_m dta
 ``sum_m g'_m dd_m`` equal to what is missing: so the Newton matrix holds ``q_m`` less ``g'_m`` times the mean
 ``sum c g' q / sum c g'^2``.
 
-Weights of the norms of a tree: where a penalty is a sum of norms, kernel weights follow from one weight a norm.
+Weights of the norms of a tree: where a penalty is a sum of norms, kernel weights follow from a weight per norm.
 
     Omega(t) = sum_v c_v ||t_v|| = min_{w >= 0} sum_m t_m^2 / (2 d_m) + sum_v c_v^2 w_v / 2
 
     1 / d_m = sum_{v with m} 1 / w_v
 
 so that shared functions minimize ``J(d(w)) + sum_v c_v^2 w_v / 2``, where ``J`` falls as weights rise and ``d(w)`` is
-concave: the problem is convex in ``w``, its penalty linear, and what is zero is at a bound. With ``s_vm = d_m / w_v``,
+concave: the problem is convex in ``w``, the penalty linear, and what is zero is at a bound. With ``s_vm = d_m / w_v``,
 
     dd_m/dw_v = s_vm^2,      -d2d_m/(dw_u dw_v) = 2 s_um s_vm c_uvm (delta_uv sum - 1),      c_uvm = d_m / (w_u w_v)
 
 which is what a Newton step over the weights needs beside the derivatives of ``J`` in ``d``. A kernel that is zero is a
-norm of its own at zero, whose derivative exists as long as the groups above it are not zero; a group that is zero as a
-whole is given a little of what its excess points at.
+separate norm at zero, whose derivative exists as long as the groups above it are not zero; a group that is zero as a
+whole is given a little of what the excess points at.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SMALLEST_NORM = 1e-24  # squared, of the largest, from which the root of a norm 
 
 @dataclass(frozen=True, eq=False)
 class NodeWeights:
-    """Weights ``w`` of the norms of a tree, in units in which ``c_v^2 w_v`` is one number: ``x_v = c_v^2 w_v``."""
+    """Weights ``w`` of the norms of a tree, in units in which ``c_v^2 w_v`` is a single number: ``x_v = c_v^2 w_v``."""
 
     members: Array  # (V, M) bool: the kernels of every norm
     factors: Array  # (V,): ``c``, positive
@@ -59,8 +59,8 @@ class NodeWeights:
     def of(cls, regularizer: Regularizer, t: Array) -> NodeWeights:
         """Return the best weights for block norms ``t``: ``w_v = ||t_v|| / c_v``.
 
-        Norms of the same kernels are one, such as those of a kernel that is a group by itself: with two weights at zero
-        a kernel has no derivative that says whether it should enter.
+        Norms of the same kernels are one, for example those of a kernel that is a group by itself: with two weights at
+        zero a kernel has no derivative that says whether it should enter.
         """
         norms = regularizer.norms_of(len(t))
         assert norms is not None  # who asks has seen that the penalty is a sum of norms
@@ -95,7 +95,7 @@ class NodeWeights:
         return self.at(np.where(new, size * begun.x, self.x))
 
     def candidates(self, u: Array) -> Array:
-        """Return the kernels below no norm at zero but their own, which must be pulled at by at least its factor."""
+        """Return the kernels below no norm at zero but their own, which must be pulled at by at least the factor."""
         above = ~(self.members & (self.x == 0)[:, None] & (self.members.sum(axis=1) > 1)[:, None]).any(axis=0)
         return np.flatnonzero(above & ((self.weights > 0) | (u >= self._own)))
 
@@ -150,7 +150,7 @@ class NodeWeights:
 
 @dataclass
 class SetWeights(PairedWeights):
-    """Weights with a slack each under ``u_m^2 + 2 s_m = tau g'(d_m)``, ``sum_m g(d_m) = 1``."""
+    """Weights with a slack every under ``u_m^2 + 2 s_m = tau g'(d_m)``, ``sum_m g(d_m) = 1``."""
 
     bound: float
     regularizer: Regularizer
@@ -186,7 +186,7 @@ class SetWeights(PairedWeights):
         return self._wanted / self._denominator + self._coupling * (self._residual + products)
 
     def _balanced(self, change: Array) -> tuple[Array, float]:
-        """Let ``tau`` change so that the weights stay in their set; also return half of its change."""
+        """Let ``tau`` change so the weights stay in their set; also return half of the change."""
         pull = self._coupling * self._slopes
         half = (float(self._slopes @ change) - self._missing) / float(pull @ self._slopes)
         return change - half * pull, half
@@ -236,7 +236,7 @@ class SetWeights(PairedWeights):
 class RootWeights(UnpairedWeights):
     """The lp ball with p > 2, where the weights are roots of the squared norms: ``d = v^{1/(p-1)}`` on the sphere.
 
-    As functions of the norms these are concave, so that it is they which are linearized; there are no slacks.
+    As functions of the norms these are concave, so it is they which are linearized; there are no slacks.
     """
 
     regularizer: Regularizer
@@ -262,12 +262,12 @@ class RootWeights(UnpairedWeights):
         return self.longest_steps()
 
     def resized(self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer) -> RootWeights:
-        """Return the weights of all these norms, from which the next step starts anyway."""
+        """Return the weights of all the norms, from which the next step starts anyway."""
         return RootWeights.central(np.concatenate([self._squares[keep], squared_norms_added]), regularizer, self.p)
 
     @classmethod
     def central(cls, squared_norms: Array, regularizer: Regularizer, p: float) -> RootWeights:
-        """Return the weights that belong to these norms."""
+        """Return the weights that belong to the norms."""
         squares = np.maximum(squared_norms, SMALLEST_NORM * float(squared_norms.max()))
         return cls(_roots(squares, p, regularizer), regularizer, p)
 

@@ -5,7 +5,7 @@
     dJ/dd_m = -u_m^2 / 2,      d2J/(dd_m dd_l) = <K_m R, P K_l R>,      u_m^2 = tr R'K_m R
 
 ``P = (W^- + I (x) K)^-1`` with the curvature ``W`` of the loss is what the last Newton step of the fit at ``d``
-factorized (`shared_systems`). Each step minimizes the quadratic model over the weights, then runs the fit.
+factorized (`shared_systems`). Every step minimizes the quadratic model over the weights, then runs the fit.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class WeightProgram:
-    """Data of the program: ``a``, ``G``, ``d`` and the regularizer of these kernels."""
+    """Data of the program: ``a``, ``G``, ``d`` and the regularizer of the kernels."""
 
     linear: Array
     quadratic: Array
@@ -94,7 +94,7 @@ class WeightProgram:
         return np.broadcast_to(self.regularizer.weight_range[1], self.current.shape)
 
     def _bound(self, x: Array, half: float) -> tuple[Array, Array]:
-        """``B^2 / 2`` and its derivative."""
+        """``B^2 / 2`` and the derivative."""
         if self.regularizer.weight_set:
             slopes, bends, _ = self.regularizer.weight_limit(x)
             return half * slopes, half * bends / x
@@ -120,7 +120,7 @@ class WeightProgram:
         return dx, (target - s * dx) / x - s, dhalf
 
     def _zero(self, x: Array, s: Array) -> Array:
-        """Whether a weight is smaller than its multiplier, both in their own units."""
+        """Whether a weight is smaller than the multiplier, both in their units."""
         if not self.regularizer.sparse:
             return np.zeros(x.shape, dtype=bool)
         return x / x.max() < s / np.abs(self.linear).max()
@@ -192,7 +192,7 @@ class FixedWeightFit:
         return self.products + self.b
 
     def _step(self) -> tuple[float, float]:
-        """Take one step; return half of the decrease that its slope promised, and the longest length taken."""
+        """Take a single step; return half of the decrease that the slope promised, and the longest length taken."""
         drho, db = self._direction()
         dproducts = self.gram @ drho
         excess = self.rho - self._dual_of_scores()
@@ -222,14 +222,14 @@ class FixedWeightFit:
 
     @cached_property
     def _root(self) -> Array | None:
-        """A root of ``gram``, where its rank is low and there is more than one factorization to spare."""
+        """A root of ``gram``, where the rank is low and there is more than one factorization to spare."""
         return None if self.problem.loss.linear_dual else low_rank_root(self.gram)
 
     def _dual_of_scores(self) -> Array:
         return -self.problem.weight[:, None] * self.problem.loss.derivative(self.problem.y, self.scores())
 
     def _lengths(self, drho: Array, db: Array, dproducts: Array, slopes: Array) -> Array:
-        """Return a length for each part that moves on its own: the longest halved one that decreases it enough."""
+        """Return a length for every part that moves on its own: the longest halved one that decreases it enough."""
         start = self._parts(self.rho, self.products, self.b)
         lengths = np.ones(slopes.shape)
         rounding = 1e-15 * np.abs(start)
@@ -242,7 +242,7 @@ class FixedWeightFit:
         return np.where(bad, 0.0, lengths)
 
     def _parts(self, rho: Array, products: Array, b: Array) -> Array:
-        """Objective of each target, or of all together where the loss couples them."""
+        """Objective of every target, or of all together where the loss couples them."""
         losses = self.problem.weight @ self.problem.loss.parts(self.problem.y, products + b)
         return losses + 0.5 * self._whole(rho * products).sum(axis=0)
 
@@ -267,19 +267,19 @@ class _State:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedNewton(Solver):
-    r"""Newton's method over the kernel weights, with a fit for all classes or targets at each set of weights.
+    r"""Newton's method over the kernel weights, with a fit for all classes or targets at every set of weights.
 
     With :math:`J(d) = \min_{R, b} \sum_i s_i \ell(y_i, F_i) + \frac12 \sum_m d_m \operatorname{tr} R' K_m R`, where
-    :math:`F = \sum_m d_m K_m R + b`, the problem is to minimize :math:`J(d) + h(d)` over the weights. Its derivatives
+    :math:`F = \sum_m d_m K_m R + b`, the problem is to minimize :math:`J(d) + h(d)` over the weights. The derivatives
     are :math:`-u_m^2/2` and :math:`\langle K_m R, P K_l R \rangle`, with the inverse :math:`P` that the last Newton
-    step of the fit has factorized. Each iteration solves the quadratic program that these define over the kernels
-    that matter, and then the fit. Penalties without bounds on the norms, which the program needs, take turns with
-    the fit, since the best weights for given norms are known; those that are sums of norms, such as a tree's, have
-    a weight for each norm, and a program over these (`node_weights`).
+    step of the fit has factorized. Every iteration solves the quadratic program that the define over the kernels that
+    matter, and then the fit. Penalties without bounds on the norms, which the program needs, take turns with the fit,
+    since the best weights for given norms are known; those that are sums of norms, for example a tree's, have a weight
+    for every norm, and a program over these (`node_weights`).
 
     Notes
     -----
-    The squared loss needs one factorization a step for all targets; of more targets than samples it sees a rotation of
+    The squared loss needs a factorization per step for all targets; of more targets than samples it sees a rotation of
     as many targets as samples, which changes neither norms nor losses. Other losses need one a target.
 
     References
@@ -319,7 +319,7 @@ class SharedNewton(Solver):
         return [] if each.smooth else [f"it needs a loss with a derivative, which '{each.name}' does not have"]
 
     def initialize(self, problem: Problem, start: Model) -> _State:
-        """Start from the given model; a penalty that gives every kernel a weight, from weights for its norms."""
+        """Start from the given model; a penalty that gives every kernel a weight, from weights for the norms."""
         rho, weights, b = start
         if not weights.any():
             weights = _first_weights(problem, rho)
@@ -382,7 +382,7 @@ class SharedNewton(Solver):
         return state.fit.steps
 
     def _improved(self, problem: Problem, state: _State, weights: Array, before: float) -> bool:
-        """Solve the fit for these weights and keep it if the objective is below ``before``, up to rounding."""
+        """Solve the fit for the weights and keep it if the objective is below ``before``, up to rounding."""
         old = state.fit
         fit = FixedWeightFit(old.problem, problem.stack.combine(weights), old.rho, old.b, steps=old.steps)
         fit.solve(max(INNER_SHARE * min(state.gap, problem.loss_at_zero), CLOSEST * problem.loss_at_zero))
@@ -490,7 +490,7 @@ def _linear(regularizer: Regularizer, norms: Array) -> Array:
 
 
 def _candidates(problem: Problem, state: _State) -> Array:
-    """Return the kernels with a weight that may change, and the worst violators among the others."""
+    """Return the kernels with a weight that may change, and the worst violators among the rest."""
     regularizer, active = problem.regularizer, state.weights > 0
     if not regularizer.sparse:
         return np.arange(problem.n_kernels)

@@ -16,7 +16,7 @@ and ``c_m = (Omega*'' - w_m^2 d_m) / (w_m^4 u_m^2)``.
     minimize_rho  sum_i s_i l*(y_i, -rho_i/s_i) + sum_m phi(||alpha_m + gamma rho||_m)     s.t.  sum rho = 0
 
 with ``phi`` the Moreau envelope of SpicyMKL or a differentiable conjugate. The sum is an equality constraint of every
-step and the intercept its multiplier. Boxes and the kink of the loss are handled by the barrier and the multipliers of
+step and the intercept the multiplier. Boxes and the kink of the loss are handled by the barrier and the multipliers of
 `BoxSamples` inside the same steps. The line search is Armijo's on the objective with that barrier.
 """
 
@@ -67,7 +67,7 @@ class DualNewton:
         self._bounds: tuple[float, float] | None = None
 
     def newton_step(self, wanted: float) -> bool:
-        """Take one step on the way to a gap of ``wanted``; return whether there was still somewhere to go.
+        """Take a single step on the way to a gap of ``wanted``; return whether there was still somewhere to go.
 
         A direction that does not descend is made of rounding, and is not taken.
         """
@@ -89,7 +89,7 @@ class DualNewton:
         self._bounds = None
 
     def intercept(self, scores: Array) -> float:
-        """Return the best intercept for these scores of the kernels."""
+        """Return the best intercept for the scores of the kernels."""
         problem = self.problem
         return problem.loss.best_intercept(problem.y, scores, problem.weight) if problem.fit_intercept else 0.0
 
@@ -106,7 +106,7 @@ class DualNewton:
         return self._evaluate()[1]
 
     def model(self) -> Model:
-        """Return ``(rho, d, b)``: ``rho`` as it is, with the weights that its block norms and dual norms imply."""
+        """Return ``(rho, d, b)``: ``rho`` unchanged, with the weights that the block norms and dual norms imply."""
         d = self.kernels.model_weights()
         return self.kernels.rho, d, self.intercept(self.kernels.model_scores(d))
 
@@ -129,7 +129,7 @@ class DualNewton:
         return max(falling, FINAL_BARRIER * wanted / pairs)
 
     def _find_direction(self, target: float) -> None:
-        """Set the Newton direction; scores of their own that mislead it are replaced by those that ``rho`` implies."""
+        """Set the Newton direction; separate scores that mislead it are replaced by those that ``rho`` implies."""
         hessian, samples = self.kernels.hessian(), self.samples
         if isinstance(samples, EntropicSamples) and self._cut:
             samples.resynchronize()
@@ -141,7 +141,7 @@ class DualNewton:
     def _set_direction(self, hessian: Array, target: float) -> None:
         """Solve for the direction, again with the coefficients held that would leave their domain.
 
-        One coefficient close to its end would otherwise shorten the step of all of them, to nothing if there are many.
+        One coefficient close to the end would otherwise shorten the step of all, to nothing if there are many.
         """
         samples, kernels = self.samples, self.kernels
         diagonal, shift = samples.linearize(target)
@@ -183,7 +183,7 @@ class DualNewton:
     ) -> tuple[NewtonSystem, Array]:
         """Return the system and the direction whose free part solves it, given the other part.
 
-        Its sum is made exact by a second solution: flat directions cost digits of the first.
+        The sum is made exact by a second solution: flat directions cost digits of the first.
         """
         # Whole rows are copied a dozen times faster than entries that are looked up one by one.
         matrix = hessian.copy() if free.all() else hessian[free].take(np.flatnonzero(free), axis=1)
@@ -232,15 +232,15 @@ class SmoothDual(Solver):
 
     Notes
     -----
-    The model of any ``rho`` is ``d_m = Omega*'(u_m) / u_m``, so that the penalty side of the duality gap is closed
-    from the start. Only kernels with positive weight enter the Hessian; for the elastic net the others are not read
-    unless their dual norm may have reached the bound. The more the elastic net resembles the block 1-norm
-    (``l1_ratio`` near 1), the sharper the bend of its conjugate and the more steps are needed.
+    The model of any ``rho`` is ``d_m = Omega*'(u_m) / u_m``, so the penalty side of the duality gap is closed from the
+    start. Only kernels with positive weight enter the Hessian; for the elastic net the rest are not read unless their
+    dual norm may have reached the bound. The more the elastic net resembles the block 1-norm (``l1_ratio`` near 1), the
+    sharper the bend of the conjugate and the more steps are needed.
 
     See Also
     --------
     SpicyMKL : the augmented Lagrangian, which also solves the block 1-norm.
-    InteriorPoint : the same problems with weights as variables of their own.
+    InteriorPoint : the same problems with weights as separate variables.
 
     References
     ----------
@@ -273,7 +273,7 @@ class SmoothDual(Solver):
         """Return why Newton's method on the dual beats the working set (benchmarks/auto.py); empty if it does not.
 
         It does where the regularizer selects kernels with a smooth conjugate, as an elastic net, and the conjugate loss
-        bends somewhere inside its box, so that a barrier need not do all the work.
+        bends somewhere inside the box, so a barrier need not do all the work.
         """
         few = problem.stack.in_memory and problem.n_kernels <= problem.n_samples
         selects = Capability.SELECTION in problem.regularizer.capabilities

@@ -37,7 +37,7 @@ class SpicyMKL(Solver):
     """Dual augmented Lagrangian with an inner Newton method (Table 1, and Table 2 for general regularizers).
 
     Solves ``min_{f,b} sum_i s_i l(y_i, f_i + b) + Omega(||f_1||, ..., ||f_M||)`` for every loss and every norm
-    regularizer. Each outer iteration minimizes over ``rho``, with ``sum rho = 0`` if there is an intercept,
+    regularizer. Every outer iteration minimizes over ``rho``, with ``sum rho = 0`` if there is an intercept,
 
         sum_i s_i l*(y_i, -rho_i/s_i) + sum_m env(||alpha_m + gamma rho||_m)                         (10), (47)
 
@@ -51,8 +51,8 @@ class SpicyMKL(Solver):
         Factor of ``gamma`` from one outer iteration to the next, above 1. The paper doubles it. After an inner problem
         that rounding kept from being solved ``gamma`` is divided by it: small steps are better conditioned.
     accuracy : float
-        An inner problem is solved until its duality gap is at most ``accuracy^2`` times
-        ``sum_m ||alpha_m^new - alpha_m||^2 / (2 gamma)``, the criterion under which the outer iteration converges.
+        An inner problem is solved until the duality gap is at most ``accuracy^2`` times ``sum_m ||alpha_m^new -
+        alpha_m||^2 / (2 gamma)``, the criterion under which the outer iteration converges.
 
     Notes
     -----
@@ -103,7 +103,7 @@ class SpicyMKL(Solver):
             raise InvalidInputError(f"growth must be above 1, got {self.growth!r}. The paper's value is 2.")
 
     def initialize(self, problem: Problem, start: Model) -> _State:
-        """Start from the given model, its coefficients moved into the interior."""
+        """Start from the given model, the coefficients moved into the interior."""
         rho, d, b = start
         rho = interior_point(problem, rho)
         norms = problem.dual_norms(rho)
@@ -137,7 +137,7 @@ class SpicyMKL(Solver):
             state.iteration.kernels.learn(rho, certificate.dual_norms)
 
     def extract(self, problem: Problem, state: _State) -> Model:
-        """Return ``rho`` with the weights that its block norms imply and the best intercept for them."""
+        """Return ``rho`` with the weights that the block norms imply and the best intercept for them."""
         return state.iteration.model()
 
     def newton_steps(self, state: _State) -> int:

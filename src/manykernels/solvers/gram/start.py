@@ -81,7 +81,7 @@ def start_iteration(
 ) -> PrimalDual:
     """Return the iteration at dual coefficients near ``rho``, moved into the interior and scaled.
 
-    ``weights`` (M,) are those of a model that is worth more than its coefficients, see `_warm_start`.
+    ``weights`` (M,) are those of a model that is worth more than the coefficients, see `_warm_start`.
 
     Weights of a block q-norm with q near 1 are high powers of the norms: there the iteration starts from a rough
     solution with the block 1-norm, which is near, and which Newton's method finds from anywhere.
@@ -136,7 +136,7 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
 
 
 def _one_sided(problem: Problem) -> bool:
-    """Whether coefficients of zero are at an end of their box, where nothing but its multipliers keeps them off."""
+    """Whether coefficients of zero are at an end of their box, where nothing but the multipliers keeps them off."""
     if problem.loss.smooth or problem.loss.couples_samples:
         return False
     low, high = problem.dual_box
@@ -152,10 +152,10 @@ def starts_warm(problem: Problem) -> bool:
 
 
 def _warm_start(problem: Problem, rho: Array, weights: Array, b: float) -> PrimalDual | None:
-    """Start from a model, such as that of another strength: its coefficients shrink inside the bounds on the norms.
+    """Start from a model, for example that of another strength: the coefficients shrink inside the bounds on the norms.
 
-    Weights grow by as much, so that the scores stay, and those of kernels without one go to the central path. From a
-    model that is far from the optimum, as one of much larger strength or of other rows, a cold start is as near: None.
+    Weights grow by as much, so the scores stay, and those of kernels without one go to the central path. From a model
+    that is far from the optimum, as one of much larger strength or of other rows, a cold start is as near: None.
     """
     scores, norms = problem.model_parts(rho, weights)[0] + b, problem.dual_norms(rho)
     scale = min(1.0, 0.95 * problem.regularizer.dual_scale(norms))
@@ -192,10 +192,10 @@ def curved(samples: EntropicSamples, scores: Array, rho: Array) -> Array:
 
 
 def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
-    """Return a point near ``rho`` that stays off the ends of the box by ``margin`` of its width.
+    """Return a point near ``rho`` that stays off the ends of the box by ``margin`` of the width.
 
     Rather half of ``rho`` than the nearest point, where it is one: the scale of a start is to be chosen anyway, and
-    products of coefficients that were asked about before, as of those without a kernel, are known.
+    products of coefficients asked about before, as of those without a kernel, are known.
     """
     if problem.loss.couples_samples:
         return rho
@@ -247,7 +247,7 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
 
 
 def start_weights(regularizer: Regularizer, squared_norms: Array, barrier: float) -> WeightVariables:
-    """Return kernel variables for these squared norms with complementarity near ``barrier``."""
+    """Return kernel variables for the squared norms with complementarity near ``barrier``."""
     if regularizer.weight_set:
         # Weights in their set; those of an lp ball with p > 2, q > 4 / 3, follow from the norms.
         curve = regularizer.curve

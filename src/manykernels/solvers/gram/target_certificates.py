@@ -98,13 +98,13 @@ def _largest_scale(u: Array, linear: Array, squared: Array) -> Array:
 
 
 def _conjugate(u: Array, linear: Array, squared: Array) -> Array:
-    """Return conjugates of the penalties at norms that are within the range of these."""
+    """Return conjugates of the penalties at norms within the range of these."""
     excess = np.square(np.maximum(u - linear[:, None], 0.0)).sum(axis=1)
     return np.where(squared > 0, 0.5 * excess / np.where(squared > 0, squared, 1.0), 0.0)
 
 
 def _norm_error(norms: Array, sizes: Array, n_samples: int) -> Array:
-    """Return by how much rounding may move norms, the roots of sums of terms of these sizes."""
+    """Return by how much rounding may move norms, the roots of sums of terms of the sizes."""
     error = np.sqrt(growth(n_samples)) * sizes
     total = norms + np.hypot(norms, error)
     return np.divide(error * error, total, out=np.zeros_like(total), where=total > 0) + FEW * EPS * norms

@@ -8,10 +8,10 @@ The functions belong to a point ``v_m = alpha_m + gamma rho`` with norms ``x_m =
 where ``p_m`` is the block norm that the point implies: by the prox for the Moreau envelope of the augmented
 Lagrangian, by the derivative of the conjugate (with ``alpha = 0``, ``gamma = 1``) for the smooth dual itself.
 
-A kernel with ``alpha_m = 0`` contributes nothing while its dual norm ``u_m(rho)`` is below ``inactive_below``. By
-the triangle inequality ``u_m`` changes by at most ``sqrt(trace K_m)/w_m`` times the length of the path that ``rho`` has
-gone, so that a kernel once measured below the bound can be left alone until that path has used up its distance. For the
-others ``K_m rho`` and ``K_m alpha_m`` are kept, with which every norm along a direction is a quadratic.
+A kernel with ``alpha_m = 0`` contributes nothing while the dual norm ``u_m(rho)`` is below ``inactive_below``. By the
+triangle inequality ``u_m`` changes by at most ``sqrt(trace K_m)/w_m`` times the length of the path that ``rho`` has
+gone, so a kernel once measured below the bound can be left alone until that path has used up the distance. For the rest
+``K_m rho`` and ``K_m alpha_m`` are kept, with which every norm along a direction is a quadratic.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class TrackedKernels:
         return self._followed.regularizer.value(self._p)
 
     def model_weights(self) -> Array:
-        """Return the kernel weights ``d`` (M,) with which ``rho`` has the block norms of this point: Table 3."""
+        """Return the kernel weights ``d`` (M,) with which ``rho`` has the block norms of the point: Table 3."""
         d = np.zeros(self.problem.n_kernels)
         d[self.indices] = self._followed.regularizer.weights(self._p, self.dual_norms)
         return d * self._inverse_squares
@@ -194,7 +194,7 @@ class TrackedKernels:
     # --- moving -----------------------------------------------------------------------------------------------------
 
     def set_direction(self, drho: Array) -> None:
-        """Take note of a direction: one product of each kernel followed, none of the others."""
+        """Take note of a direction: a single product of every kernel followed, none of the rest."""
         self._follow_suspects(float(np.linalg.norm(drho)))
         self._drho = drho
         self._changes = self._products_of(drho, self.indices)

@@ -1,7 +1,7 @@
 """The kernel side of the primal-dual Newton system: kernel weights against the norms ``u_m = sqrt(rho' K_m rho)``.
 
 Written with squared norms, every regularizer here says ``u_m^2 <= B_m(d_m)^2`` with the kernel weight ``d_m >= 0`` as
-its multiplier, and equality where ``d_m > 0``. The bounds are those of `Regularizer.norm_bound`:
+the multiplier, and equality where ``d_m > 0``. The bounds are those of `Regularizer.norm_bound`:
 
     block 1-norm   B = C                        elastic net    B = C l1 / (1 - C l2 d)
     block q-norm   B = C^{(r-1)/(r-2)} d^{1/(r-2)}, r = q/(q-1), always equality
@@ -80,7 +80,7 @@ class WeightVariables(Protocol):
     def resized(
         self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
     ) -> WeightVariables:
-        """Return variables for the kept kernels, lifted to ``barrier``, followed by new ones with these norms.
+        """Return variables for the kept kernels, lifted to ``barrier``, followed by new ones with the norms.
 
         ``regularizer`` is the one of the new set of kernels.
         """
@@ -90,7 +90,7 @@ class WeightVariables(Protocol):
 
 
 def longest_step(*pairs: tuple[Array, Array]) -> float:
-    """Largest step in [0, 1] that keeps ``value + step * change`` of each pair of them non-negative."""
+    """Largest step in [0, 1] that keeps ``value + step * change`` of every pair of them non-negative."""
     return -1.0 / min(float(np.fmin.reduce(change / value, initial=-1.0)) for value, change in pairs)
 
 
@@ -111,7 +111,7 @@ def lift(slack: Array, multiplier: Array, barrier: float, slope: Array | float) 
 
 
 def nearer(products: Array, target: float) -> Array:
-    """Return by what targets are to differ for products, of a step as it is, to come within a tenth to ten targets.
+    """Return by what targets are to differ for products, of a step unchanged, to come within a tenth to ten targets.
 
     J. Gondzio, "Multiple centrality corrections in a primal-dual method for linear programming", Comput. Optim. Appl. 6
     (1996).
@@ -162,7 +162,7 @@ class PairedWeights:
 
 
 def free_kernels(regularizer: Regularizer, n_kernels: int) -> tuple[Array, Array]:
-    """Return which kernels have more than one possible weight, and the largest weight of each."""
+    """Return which kernels have more than one possible weight, and the largest weight of every."""
     low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), n_kernels) for end in regularizer.weight_range)
     return low < high, np.array(high)
 
@@ -229,7 +229,7 @@ class PowerWeights(UnpairedWeights):
 
     @classmethod
     def central(cls, squared_norms: Array, exponent: float, scale: float) -> PowerWeights:
-        """Return the weights that belong to these norms, kept within 26 orders of magnitude of one."""
+        """Return the weights that belong to the norms, kept within 26 orders of magnitude of one."""
         norms = np.sqrt(squared_norms)
         logarithms = exponent * (np.log(np.maximum(norms, 1e-6 * norms.max())) - np.log(scale))
         return cls(np.exp(np.clip(logarithms, -60.0, 60.0)), exponent, scale)
@@ -237,7 +237,7 @@ class PowerWeights(UnpairedWeights):
 
 @dataclass
 class FixedWeights(UnpairedWeights):
-    """Ridge: every weight is a single number, such as ``1/C``."""
+    """Ridge: every weight is a single number, for example ``1/C``."""
 
     def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
         nothing = np.zeros_like(self.weights)
@@ -271,7 +271,7 @@ class BoundedWeights(PairedWeights):
 
     @property
     def hard_bound(self) -> bool:
-        """Whether no bound depends on a weight, so that weights may be as large as they like."""
+        """Whether no bound depends on a weight, so weights may be as large as they like."""
         return not self._norm_bound()[1].any()
 
     def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
@@ -286,7 +286,7 @@ class BoundedWeights(PairedWeights):
         return shift
 
     def set_direction(self, products: Array) -> tuple[float, float]:
-        """Go on from `linearize`, which has been asked at this point and target."""
+        """Go on from `linearize`, which has been asked at the point and target."""
         raised = self._residual + products
         self.weight_change = (self._wanted + self.weights * raised) / self._denominator
         self._dslack = -raised if self._constant else self._norm_bound()[1] * self.weight_change - raised
@@ -318,7 +318,7 @@ class BoundedWeights(PairedWeights):
         return BoundedWeights(weights, slack, regularizer)
 
     def grow(self, factor: float, squared_norms: Array) -> None:
-        """Multiply all weights by ``factor`` for dual coefficients that were divided by it."""
+        """Multiply all weights by ``factor`` for dual coefficients divided by it."""
         self.weights = self.weights * factor
         bound = self.squared_bound()
         self.slack = np.maximum((bound - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * bound)

@@ -1,4 +1,4 @@
-"""Working set: second-order steps on the few kernels that matter, one pass over all of them to certify.
+"""Working set: second-order steps on the few kernels that matter, a single pass over all to certify.
 
     minimize_{f, b}  sum_i s_i l(y_i, f_i + b) + Omega(t),      t_m = w_m ||f_m||
 
@@ -66,11 +66,11 @@ ROUNDED_SHARE = 0.1  # of tol, that single precision of a copy of kernels in mem
 
 @dataclass
 class WorkingCopy:
-    """The kernels of a working set of ``problem``, evaluated once each while they stay in it.
+    """The kernels of a working set of ``problem``, evaluated once every while they stay in it.
 
-    Rows of one buffer are reused from set to set: a second copy, or freshly allocated memory, would cost more than
-    the evaluation of the kernels. A set whose copy would pass the bytes that the stack spares is read from the stack,
-    which evaluates its kernels in every pass.
+    Rows of one buffer are reused from set to set: a second copy, or freshly allocated memory, would cost more than the
+    evaluation of the kernels. A set whose copy would pass the bytes that the stack spares is read from the stack, which
+    evaluates the kernels in every pass.
     """
 
     problem: Problem
@@ -81,7 +81,7 @@ class WorkingCopy:
     _buffer: Array | None = field(default=None, repr=False)
 
     def choose(self, kernels: Array) -> Problem:
-        """Return the problem on ``kernels``; those that were in the set before must come first, in their old order."""
+        """Return the problem on ``kernels``; those in the set before must come first, in their old order."""
         stack = self.problem.stack
         if stack.in_memory and not self._pays(kernels.size):
             chosen: GramStack = stack.view(kernels, prove=False)
@@ -131,10 +131,10 @@ class WorkingCopy:
 
     @property
     def _rounding(self) -> float:
-        """By what share single precision of the kernels is predicted to move the objective; infinite out of its range.
+        """By what share single precision of the kernels is predicted to move the objective; infinite out of the range.
 
-        Kernels ``K + E`` move it by ``rho'E rho / 2`` times their weights. These add up to its value over the square
-        of the bound ``B(0)`` on norms at most, and ``|E|`` is ``sqrt(N)`` roundings of a diagonal entry, about.
+        Kernels ``K + E`` move it by ``rho'E rho / 2`` times their weights. These add up to the value over the square of
+        the bound ``B(0)`` on norms at most, and ``|E|`` is ``sqrt(N)`` roundings of a diagonal entry, about.
         """
         problem, numbers = self.problem, np.finfo(np.float32)
         tops = problem.entry_roots.max(axis=1) ** 2
@@ -161,7 +161,7 @@ class WorkingCopy:
         return size + (self.kernels.size if outgrown else 0) <= self._most_rows
 
     def _room(self, size: int) -> Array:
-        """Return a buffer of at least ``size`` rows, with some to spare: where addresses are limited these count."""
+        """Return a buffer of at least ``size`` rows, with some to spare: where addresses are limited the count."""
         if self._buffer is not None and self._buffer.shape[0] >= size:
             return self._buffer
         spared = int(SPARED_ROWS * size) - size
@@ -190,14 +190,14 @@ class WorkingSet(Solver):
     """Solve on a growing set of kernels with the primal-dual Newton iteration; certify on all kernels with one pass.
 
     Solves ``min_{f,b} sum_i s_i l(y_i, f_i + b) + Omega(||f_1||, ..., ||f_M||)`` for regularizers that select kernels:
-    block 1-norm, elastic net and weights on a simplex. A kernel outside the set cannot matter while its dual norm
-    ``u_m = sqrt(rho' K_m rho)`` stays below a bound (``C`` for the block 1-norm); the pass of each outer iteration
-    computes all of them, which gives the certificate and the worst violators at once.
+    block 1-norm, elastic net and weights on a simplex. A kernel outside the set cannot matter while the dual norm ``u_m
+    = sqrt(rho' K_m rho)`` stays below a bound (``C`` for the block 1-norm); the pass of every outer iteration computes
+    all, which gives the certificate and the worst violators at once.
 
     Parameters
     ----------
     initial_size : int
-        Most kernels in the first working set, of a cold start all; each later one is at most four times the one
+        Most kernels in the first working set, of a cold start all; every later one is at most four times the one
         before, or twice where kernels have to be evaluated.
 
     Notes
@@ -319,8 +319,8 @@ class WorkingSet(Solver):
     def _trim(self, problem: Problem, state: _State, wanted: float) -> None:
         """Solve once more without inactive kernels whose small weights the model still needs.
 
-        Among many kernels that nearly reach their bound, an interior point spreads small weights over all of them.
-        Should one of the kernels left out be missed, the next pass finds it, and it is not left out again.
+        Among many kernels that nearly reach their bound, an interior point spreads small weights over all. Should one
+        of the kernels left out be missed, the next pass finds it, and it is not left out again.
         """
         assert state.iteration is not None
         keep = ~state.iteration.kernels.inactive() | np.isin(state.kernels, state.missed)

@@ -1,13 +1,13 @@
-"""Fixed-weight learners: one kernel matrix, any loss, any accuracy, warm starts.
+"""Fixed-weight learners: a single kernel matrix, any loss, any accuracy, warm starts.
 
-How each loss is solved follows measurements (benchmarks/records/skm.md, benchmarks/learners.py):
+How every loss is solved follows measurements (benchmarks/records/skm.md, benchmarks/learners.py):
 
 - losses of all samples together, as partial likelihoods: Newton's method on dense curvatures;
 - squared: one bordered Cholesky factorization, or conjugate gradients where the stack forms no matrix;
 - other losses with derivatives, where the stack forms no matrix: Newton steps by conjugate gradients;
 - hinge: pairs of samples are moved by the loop of `smo_svm`, from the coefficients of the warm start or from zero, and
-  active sets are exchanged from there until the answer is exact. In five solvers on two data sets this takes less time
-  a learner than to exchange the old active set and to ask LIBSVM where that fails, by a factor of 2 in the median. The
+  active sets are exchanged from there until the answer is exact. In five solvers on two data sets the takes less time a
+  learner than to exchange the old active set and to ask LIBSVM where that fails, by a factor of 2 in the median. The
   primal-dual iteration takes 10 to 100 times as long, so it only catches what the exchange misses;
 - epsilon-insensitive and quantile: the same exchange from the active set of the warm start, else the primal-dual
   iteration from the middle of the box, with multipliers of the size of the loss of no model: 10 to 15 Newton steps
@@ -76,7 +76,7 @@ def exchange_active_sets(problem: Problem, gram: Array, rho: Array, b: float) ->
 
 @dataclass
 class _Pieces:
-    """The quadratic piece that each sample is on: its interval, its linear term, and whether it is free in between."""
+    """The quadratic piece that every sample is on: the interval, the linear term, and whether it is free in between."""
 
     low: Array
     high: Array
@@ -110,7 +110,7 @@ class _Pieces:
         return bool((before != self.free).any())
 
     def _cross_kinks(self, problem: Problem, pull: Array) -> Array | float:
-        """Put samples at 0 that are pulled beyond the kink on its other side; return how that changes the pull."""
+        """Put samples at 0 that are pulled beyond the kink on the other side; return how that changes the pull."""
         kink = problem.loss.kink
         if kink == 0:
             return 0.0
@@ -140,7 +140,7 @@ def _pieces(problem: Problem, gram: Array, rho: Array, b: float) -> _Pieces:
 
 @dataclass(frozen=True, eq=False)
 class LearnerFit:
-    """The learner on one kernel matrix: ``f = gram @ rho``, scores ``f + b``."""
+    """The learner on a single kernel matrix: ``f = gram @ rho``, scores ``f + b``."""
 
     # ndarray of shape (N,): dual coefficients, feasible: inside the dual box, with zero sum if there is an intercept
     rho: Array
@@ -159,11 +159,11 @@ class LearnerFit:
 def fit_learner(
     problem: Problem, gram: Array | products.WeightedProducts, *, warm: LearnerFit | None = None, tol: float = 1e-9
 ) -> LearnerFit:
-    """Fit the loss of a problem on one kernel matrix.
+    """Fit the loss of a problem on a single kernel matrix.
 
-    Solves ``min_{f,b} sum_i s_i l(y_i, f_i + b) + ||f||^2 / 2`` in the space of the kernel whose Gram matrix is
-    ``gram = sum_m d_m K_m``; its dual is ``max_rho -sum_i s_i l*(y_i, -rho_i/s_i) - rho' gram rho / 2``. The model is
-    ``f = gram @ rho`` with ``rho_i = -s_i l'(y_i, f_i + b)``.
+    Solves ``min_{f,b} sum_i s_i l(y_i, f_i + b) + ||f||^2 / 2`` in the space of the kernel whose Gram matrix is ``gram
+    = sum_m d_m K_m``; the dual is ``max_rho -sum_i s_i l*(y_i, -rho_i/s_i) - rho' gram rho / 2``. The model is ``f =
+    gram @ rho`` with ``rho_i = -s_i l'(y_i, f_i + b)``.
     """
     if not gram.any() and not problem.loss.couples_samples:
         return _certified(problem, gram, *problem.zero_model(), 0)
@@ -219,7 +219,7 @@ def _shortened(problem: Problem, gram: Array, rho: Array, step: Array, before: f
 
 
 def _objective(problem: Problem, gram: Array, rho: Array) -> float:
-    """Return the loss of ``K rho`` and half its squared norm, infinite beyond float64."""
+    """Return the loss of ``K rho`` and half the squared norm, infinite beyond float64."""
     f = gram @ rho
     try:
         return problem.empirical_loss(f) + 0.5 * float(rho @ f)
@@ -230,7 +230,7 @@ def _objective(problem: Problem, gram: Array, rho: Array) -> float:
 def _certified(
     problem: Problem, gram: Array | products.WeightedProducts, rho: Array, b: float, steps: int
 ) -> LearnerFit:
-    """Make ``rho`` feasible and compute both values of exactly this model."""
+    """Make ``rho`` feasible and compute both values of exactly the model."""
     rho = problem.feasible_dual(rho)
     f = gram @ rho
     half = 0.5 * float(rho @ f)
@@ -292,7 +292,7 @@ def _polish(problem: Problem, gram: Array, best: LearnerFit, tol: float) -> Lear
 
 
 def _resume(problem: Problem, gram: Array, warm: LearnerFit | None, tol: float) -> LearnerFit:
-    """Continue from the scores that the old coefficients stand for, so that only ``f = gram @ rho`` is violated."""
+    """Continue from the scores that the old coefficients stand for, so only ``f = gram @ rho`` is violated."""
     zero = _certified(problem, gram, *problem.zero_model(), 0)
     samples = None if warm is None else _warm_samples(problem, gram, warm)
     if warm is None or samples is None:
@@ -315,10 +315,10 @@ def _warm_samples(problem: Problem, gram: Array, warm: LearnerFit) -> SampleVari
 
 
 def _cold(problem: Problem, gram: Array) -> PrimalDual:
-    """Return the primal-dual iteration of the library on the one kernel with weight 1.
+    """Return the primal-dual iteration of the library on the single kernel with weight 1.
 
     Of a piecewise linear loss it starts in the middle: where weights are large, the best multiple of a start near the
-    zero model is next to nothing, and its products are then too small for any long step.
+    zero model is next to nothing, and the products are then too small for any long step.
     """
     rho, b = problem.zero_model()
     if not problem.loss.piecewise_linear:
@@ -334,7 +334,7 @@ def _single(problem: Problem, gram: Array) -> Problem:
 
 
 def _descend(problem: Problem, gram: Array, iteration: PrimalDual, best: LearnerFit, tol: float) -> LearnerFit:
-    """Take Newton steps, at least one: an old answer is never returned as it is, however well it still does."""
+    """Take Newton steps, at least one: an old answer is never returned unchanged, however well it still does."""
     useless, smallest = 0, np.inf
     for _ in range(products.MOST_STEPS):
         try:

@@ -1,9 +1,9 @@
 """The compiled inner loops of sequential minimal optimization.
 
-Dual coefficients ``rho`` live in the box ``[lo, hi]``; the objective is ``F(q_1^2, ..., q_M^2) - y'rho`` with
-``q_j^2 = rho' Q_j rho``. With an intercept a step moves two coordinates in opposite directions, so that the sum stays;
-without one it moves a single coordinate. The loops stop when they need a kernel row that is not in the cache: fetching
-it is the business of the caller.
+Dual coefficients ``rho`` live in the box ``[lo, hi]``; the objective is ``F(q_1^2, ..., q_M^2) - y'rho`` with ``q_j^2 =
+rho' Q_j rho``. With an intercept a step moves two coordinates in opposite directions, so the sum stays; without one it
+moves a single coordinate. The loops stop when they need a kernel row not in the cache: fetching it is the business of
+the caller.
 
 The two smooth stand-ins for ``max_j q_j^2 / 2`` that sequential minimal optimization needs, compiled.
 
@@ -13,7 +13,7 @@ are differentiable, with gradient ``sum_j eta_j Q_j rho`` and generalized Hessia
     sum_j eta_j Q_j + sum_j u_j v_j v_j' - z p p',     v_j = Q_j rho,  p = sum_j c_j v_j,
 
 and differ in the weights only. *Moreau-Yosida* (Bach, Lanckriet and Jordan, appendix B), with the constant ``kappa``
-and a share ``o_j`` for each kernel (an empty array means ones):
+and a share ``o_j`` for every kernel (an empty array means ones):
 
     G = min_h h^2 / (2 (1 - kappa)^2) + sum_j o_j max(0, q_j - h)^2 / (2 kappa^2), eta_j = o_j (1 - h/q_j)_+ / kappa^2.
 
@@ -39,7 +39,7 @@ SHORTEST_BRACKET = 4e-16
 def threshold(x: Array, shares: Array, slope: float, offset: float) -> float:
     """Return ``h`` with ``sum_j o_j max(0, x_j - h) = slope * h + offset``, exactly, by dropping the terms below it.
 
-    Each round solves the linear equation of the terms kept; ``h`` only rises, so at most ``x.size`` rounds, in
+    Every round solves the linear equation of the terms kept; ``h`` only rises, so at most ``x.size`` rounds, in
     practice three or four: cheaper than the sort that finds the same ``h`` in O(M log M).
     """
     total, whole = 0.0, 0.0
@@ -167,7 +167,7 @@ def smoothed_step(
     """Return the minimizer in ``[0, longest]``: a root of the increasing derivative, by Newton inside a bracket.
 
     A Newton point outside the bracket, or one that leaves more than half of the derivative, is replaced by bisection.
-    It stops once the derivative is below ``accuracy`` times its size at 0.
+    It stops once the derivative is below ``accuracy`` times the size at 0.
     """
     start, second = slope_at(0.0, squares, linear, curvature, gain, center, shares, constant)
     if start >= 0.0:
@@ -257,7 +257,7 @@ def _model_curvature(
     curvature: Array,
     mixed: Array,
 ) -> None:
-    """Fill, for each partner of ``up``, the second derivative along the pair but for ``- z mixed^2``."""
+    """Fill, for every partner of ``up``, the second derivative along the pair but for ``- z mixed^2``."""
     for n in active:
         curvature[n] = mixed[n] = 0.0
     for j in range(eta.size):
@@ -350,9 +350,9 @@ def kernel_loop(
     tol: float,
     most: int,
 ) -> tuple[float, int, int]:
-    """Take up to ``most`` steps on the active coordinates; return violation, steps and the row that is missing.
+    """Take up to ``most`` steps on the active coordinates; return violation, steps and the row missing.
 
-    Parameters are the row cache (``rows`` (slots, M, N), ``slots`` (N,) position of each row or -1, ``stamps`` of last
+    Parameters are the row cache (``rows`` (slots, M, N), ``slots`` (N,) position of every row or -1, ``stamps`` of last
     use), ``diagonals`` (M, N), the target and the box, the state ``rho``, ``products`` = Q_j rho (M, N), ``squares`` =
     q_j^2 (M,) and ``grad`` (N,), all overwritten, and the smoothing (``center``, ``shares``, ``constant``). The missing
     row is -1 if there is none.

@@ -42,7 +42,7 @@ STEPS_PER_SAMPLE = 10_000
 
 
 class WeightedProducts:
-    """The matrix ``sum_m d_m K_m`` as its products with vectors; a Gram matrix for those who only multiply."""
+    """The matrix ``sum_m d_m K_m`` as the products with vectors; a Gram matrix for those who only multiply."""
 
     def __init__(self, stack: GramStack, weights: Array) -> None:
         self._stack, self._weights = stack, weights
@@ -98,7 +98,7 @@ def conjugate_gradients(problem: Problem, gram: WeightedProducts, rho: Array, to
 def newton(problem: Problem, gram: WeightedProducts, rho: Array, b: float, tol: float) -> tuple[Array, float, int]:
     """Minimize ``sum_i s_i l(y_i, f_i + b) + rho' f / 2``, ``f = gram rho``; return rho, b and the products.
 
-    Newton's method with a line search that costs no product; each step by conjugate gradients, to a share of what the
+    Newton's method with a line search that costs no product; every step by conjugate gradients, to a share of what the
     equations leave. It ends where the model promises less than ``tol`` of the value, or nothing falls any more.
     """
     nothing = np.zeros(problem.n_samples)
@@ -123,7 +123,7 @@ def newton(problem: Problem, gram: WeightedProducts, rho: Array, b: float, tol: 
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A model with its scores ``f`` and the value of the learner."""
+    """A model with the scores ``f`` and the value of the learner."""
 
     rho: Array
     b: float

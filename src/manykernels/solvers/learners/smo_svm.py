@@ -1,7 +1,7 @@
-"""The support vector machine on one kernel: the support kernel machine at ``kappa = 1``.
+"""The support vector machine on a single kernel: the support kernel machine at ``kappa = 1``.
 
-Its loop on one matrix is compiled. Samples that sit at a bound which their gradient pushes against are left out for a
-while; once few remain, their part of the matrix is copied together, so that every sweep runs over adjacent memory.
+The loop on a single matrix is compiled. Samples that sit at a bound which their gradient pushes against are left out
+for a while; once few remain, their part of the matrix is copied together, so every sweep runs over adjacent memory.
 """
 
 import numpy as np
