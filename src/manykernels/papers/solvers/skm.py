@@ -47,20 +47,20 @@ class _State:
 class SupportKernelMachine(Solver):
     """Solve the support kernel machine by sequential minimal optimization (Bach, Lanckriet and Jordan 2004).
 
-    The problem is ``min_{w,b} (1/2) (sum_j d_j ||w_j||)^2 + C sum_i s_i xi_i``, in the terms of this library the hinge
-    loss with the regularizer ``Simplex(1 / C)`` and the kernel penalties ``d_j``; its dual has the kink
-    ``max_j J_j(alpha)``. The Moreau-Yosida term ``(1/2) sum_j a_j^2 ||w_j||^2`` makes it smooth, with ``kappa d_j`` for
-    ``a_j`` and ``(1 - kappa) d_j`` in place of ``d_j``. At ``kappa = 1`` it is a support vector machine on the sum of
-    the kernels; from there ``kappa`` falls geometrically, each time with the last solution as start. Two samples are
-    moved at a time, the first by largest violation, the second by the second-order model, to the root of the
-    derivative along the pair. Without an intercept single samples are moved.
+    The problem is ``min_{w,b} (1/2) (sum_j d_j ||w_j||)^2 + C sum_i s_i xi_i``, in the terms of the library the hinge
+    loss with the regularizer ``Simplex(1 / C)`` and the kernel penalties ``d_j``; the dual has the kink ``max_j
+    J_j(alpha)``. The Moreau-Yosida term ``(1/2) sum_j a_j^2 ||w_j||^2`` makes it smooth, with ``kappa d_j`` for ``a_j``
+    and ``(1 - kappa) d_j`` in place of ``d_j``. At ``kappa = 1`` it is a support vector machine on the sum of the
+    kernels; from there ``kappa`` falls geometrically, every time with the last solution as start. Two samples are moved
+    at a time, the first by largest violation, the second by the second-order model, to the root of the derivative along
+    the pair. Without an intercept single samples are moved.
 
-    With ``(1 - kappa) d_j`` the squared norms of the problem shrink by ``(1 - kappa)^2`` but its losses do not, so that
-    a stage approximates the problem of a larger ``C``, with an error proportional to ``kappa``. Here the box shrinks
+    With ``(1 - kappa) d_j`` the squared norms of the problem shrink by ``(1 - kappa)^2`` but the losses do not, so a
+    stage approximates the problem of a larger ``C``, with an error proportional to ``kappa``. Here the box shrinks
     along (``rescale``), which leaves an error proportional to ``kappa^2``. The number of steps still grows steeply as
-    ``kappa`` falls. From ``smallest_kappa`` on this class therefore goes beyond the paper: the smoothing is
-    centered at the weights found so far (the method of multipliers, exact without a limit), Newton steps on the
-    samples inside the box take turns with pairs, and a few Newton steps on the optimality conditions finish.
+    ``kappa`` falls. From ``smallest_kappa`` on the class therefore goes beyond the paper: the smoothing is centered at
+    the weights found so far (the method of multipliers, exact without a limit), Newton steps on the samples inside the
+    box take turns with pairs, and a few Newton steps on the optimality conditions finish.
 
     Parameters
     ----------
@@ -77,13 +77,13 @@ class SupportKernelMachine(Solver):
     cache_bytes : int
         Most bytes of kernel rows kept in memory.
     smoothing : sequence of float or None
-        Factors ``c_j``, one a kernel: ``a_j = kappa c_j d_j``, the free constants of the paper. None is ones, as in its
+        Factors ``c_j``, one a kernel: ``a_j = kappa c_j d_j``, the free constants of the paper. None is ones, as in the
         experiments. They shape the way down from ``kappa = 1``, not the optimum.
     shrinking : bool
         Leave out, for a while, samples at a bound that their gradient pushes against.
     epsilons : tuple of two floats or None
         ``(eps1 / N, eps2)`` of the paper's stopping rule, which then ends a run in place of ``tol``: all kernels with a
-        weight have ``J_j`` within ``eps1`` of the largest, and no sample misses its optimality interval by more than
+        weight have ``J_j`` within ``eps1`` of the largest, and no sample misses the optimality interval by more than
         ``2 eps2``. The paper has (5e-4, 1e-4), with ``J`` in its own units, ``C`` times those of the library. ``tol``
         still says how closely subproblems are solved.
     sparsify : bool
@@ -151,7 +151,7 @@ class SupportKernelMachine(Solver):
         return BROKEN if self.newton and self.epsilons is None else ()
 
     def check(self, problem: Problem) -> None:
-        """Raise unless this algorithm can solve ``problem`` and there is a factor of smoothing for every kernel."""
+        """Raise unless the algorithm can solve ``problem`` and there is a factor of smoothing for every kernel."""
         super().check(problem)
         if self.smoothing is not None and len(self.smoothing) != problem.n_kernels:
             raise InvalidInputError(
@@ -159,7 +159,7 @@ class SupportKernelMachine(Solver):
             )
 
     def _shares(self, kernels: Array) -> Array:
-        """Return the shares of these kernels in the smoothed dual; an empty array means ones."""
+        """Return the shares of the kernels in the smoothed dual; an empty array means ones."""
         return skm_descent.EQUAL_SHARES if self.smoothing is None else skm_descent.shares_of(self.smoothing)[kernels]
 
     def good_enough(self, problem: Problem) -> Callable[[Solution], bool] | None:
@@ -208,7 +208,7 @@ class SupportKernelMachine(Solver):
             self._smooth(problem, state, descent)
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
-        """Certify once the subproblem is solved or given up, or its weights are good enough on the working set."""
+        """Certify once the subproblem is solved or given up, or the weights are good enough on the working set."""
         descent, kernels = state.descent, _working_set(problem, state)
         close = descent is not None and _relative_gap(problem, descent, state.eta[kernels]) <= self.tol
         return state.solved or close
@@ -256,7 +256,7 @@ class SupportKernelMachine(Solver):
             self._center(state)
 
     def _tolerance(self, problem: Problem, state: _State) -> float:
-        """Return the violation at which to stop, such that its share of the gap is a part of the smoothing's."""
+        """Return the violation at which to stop, such that the share of the gap is a part of the smoothing's."""
         share = skm_descent.VIOLATION_SHARE * self.tol
         if not state.finishing:
             share = max(share, skm_descent.SMOOTHING_SHARE * state.kappa)
