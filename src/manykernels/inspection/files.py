@@ -1,4 +1,4 @@
-"""Files that take the place of others only once they are whole; every writer of the library goes through here."""
+"""Atomic replacement of files, used by every writer of the library."""
 
 import io
 import os
@@ -28,11 +28,10 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[IO[bytes]]:
-    """Give a file to write, which takes the name of ``path`` when the body ends, and vanishes when it fails.
+    """Open a temporary file that replaces ``path`` at the end of the body, and is removed on failure.
 
-    Readers see the old file or the new one, whole, after a power cut too. A link goes on pointing to the file that it
-    points to. Permissions are those of the file that is replaced, and so is the owner where the system lets the process
-    give files away. What writers that were killed left in the folder is removed first.
+    Readers see the old file or the new one, whole, after a power cut too. A link keeps the target. Permissions, and the
+    owner where permitted, are copied from the replaced file. Leftovers of killed writers are removed first.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -55,7 +54,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def _begun(folder: Path) -> tuple[int, str]:
-    """Return a new file, locked as long as it is open: a lock ends with the process, however that ends."""
+    """Return a new file, locked while open; a lock ends with the process."""
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=PREFIX)
     if fcntl is None:
         return handle, temporary
@@ -68,7 +67,7 @@ def _begun(folder: Path) -> tuple[int, str]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what writers left that were killed: files of that name which no process holds locked."""
+    """Remove leftovers of killed writers: matching files without a lock."""
     with suppress(OSError):
         for path in [Path(entry.path) for entry in os.scandir(folder) if entry.name.startswith(PREFIX)]:
             with suppress(OSError):
@@ -84,7 +83,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def write_file(path: str | Path, content: bytes | str, what: str) -> Path:
-    """Write a file in one piece, text as UTF-8, and return the path."""
+    """Write a file atomically, text as UTF-8, and return the path."""
     target = Path(path)
     try:
         with replacing(target) as file:
@@ -95,16 +94,16 @@ def write_file(path: str | Path, content: bytes | str, what: str) -> Path:
 
 
 def as_csv(frame: pd.DataFrame, separator: str = ",", *, header: bool = True) -> str:
-    """Return a table as CSV in which no text is a formula: an apostrophe leads what a spreadsheet would compute.
+    """Return a table as CSV in which no text is a formula; an apostrophe precedes formulas.
 
-    Texts that begin with ``=``, ``+``, ``-``, ``@``, a tab or a line break get it, unless they are numbers.
+    Texts that begin with ``=``, ``+``, ``-``, ``@``, a tab or a line break are prefixed, except numbers.
     """
     safe = frame.apply(lambda column: column if is_numeric_dtype(column.dtype) else column.map(_no_formula))
     return safe.rename(columns=_no_formula).to_csv(index=False, sep=separator, header=header)
 
 
 def _no_formula(value: object) -> Any:
-    """Return a text that no spreadsheet takes for a formula; other values unchanged."""
+    """Return a text safe from formulas in spreadsheets; other values unchanged."""
     formula = isinstance(value, str) and FORMULA.match(value) and not NUMBER.fullmatch(value)
     return f"'{value}" if formula else value
 
@@ -120,12 +119,12 @@ def save_figure(figure: Any, path: str | Path, **options: object) -> Path:
 
 
 def reason(error: Exception) -> str:
-    """Return what the system said, without number and path."""
+    """Return the message of the operating system, without number and path."""
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
 def _take_rights(target: Path, temporary: str) -> None:
-    """Give a file the permissions and the owner of the one it replaces, or those of any new file."""
+    """Copy permissions and owner from the replaced file, or use the defaults of a new file."""
     try:
         old = target.stat()
     except FileNotFoundError:

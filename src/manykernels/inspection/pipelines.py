@@ -1,4 +1,4 @@
-"""Estimators at the end of a pipeline: what is shown is the last step, with the names that the steps before it give."""
+"""Estimators at the end of a pipeline: displays use the last step, with the feature names of the earlier steps."""
 
 import copy
 import re
@@ -26,10 +26,10 @@ def last_step(model: BaseEstimator) -> Any:
 
 
 def unwrapped(model: BaseEstimator, X: TableLike | None = None) -> tuple[Any, Any]:
-    """Return the estimator at the end of a fitted pipeline, and rows as it gets them; another model unchanged.
+    """Return the estimator at the end of a fitted pipeline, and the rows in the input form; another model unchanged.
 
-    Where the steps before it return arrays and can say what their columns are called (``get_feature_names_out``), the
-    estimator is a copy that knows the names, and the rows are a DataFrame with them.
+    If the earlier steps return arrays and have ``get_feature_names_out``, the estimator is a copy with the names, and
+    the rows are a DataFrame.
     """
     if not isinstance(model, Pipeline):
         return model, X
@@ -56,9 +56,9 @@ def unwrapped(model: BaseEstimator, X: TableLike | None = None) -> tuple[Any, An
 
 
 def _sparse_frame(rows: Any, *, columns: Sequence[str], index: Any) -> pd.DataFrame:
-    """Return sparse rows as a DataFrame of sparse columns that are zero where nothing is stored.
+    """Return sparse rows as a DataFrame of sparse columns with zeros for missing entries.
 
-    Those of ``DataFrame.sparse.from_spmatrix`` are missing there in pandas 3.0.
+    ``DataFrame.sparse.from_spmatrix`` of pandas 3.0 makes missing entries NaN.
     """
     by_column = rows.tocsc()
     dense = (by_column[:, [j]].toarray().ravel() for j in range(by_column.shape[1]))
@@ -70,7 +70,7 @@ def _sparse_frame(rows: Any, *, columns: Sequence[str], index: Any) -> pd.DataFr
 
 
 def groups_in(model: BaseEstimator, groups: ArrayLike | None, rows: Array) -> dict[str, Array]:
-    """Return the groups of rows as ``fit`` of a search, or of a pipeline that ends in one, takes them."""
+    """Return the groups of rows in the form of ``fit`` of a search, or of a pipeline around a search."""
     if groups is None or not isinstance(last_step(model), CrossValidated):
         return {}
     own = fit_groups(model, np.asarray(groups)[rows])
@@ -79,14 +79,14 @@ def groups_in(model: BaseEstimator, groups: ArrayLike | None, rows: Array) -> di
 
 
 def fresh(model: BaseEstimator) -> Any:
-    """Return an unfitted clone that says nothing."""
+    """Return an unfitted clone without output."""
     again = clone(model)
     last_step(again).set_params(resources__verbose=0)
     return again
 
 
 def after_steps_of(model: BaseEstimator, rival: BaseEstimator) -> Any:
-    """Return a rival behind clones of the steps before the last one of a pipeline; for another model unchanged."""
+    """Return a rival behind clones of the preprocessing steps of a pipeline; otherwise unchanged."""
     if not isinstance(model, Pipeline):
         return rival
     rest = after_steps_of(model[-1], rival)
@@ -94,7 +94,7 @@ def after_steps_of(model: BaseEstimator, rival: BaseEstimator) -> Any:
 
 
 def _names(before: Pipeline, estimator: BaseEstimator) -> list[str] | None:
-    """Return what the columns are called that an estimator got as an array, if the steps before it know."""
+    """Return the feature names of an array input, if the earlier steps know the names."""
     if hasattr(estimator, "feature_names_in_") or not hasattr(estimator, "_kernel_frame"):
         return None
     try:
@@ -112,7 +112,7 @@ def _with_names(kernel: str, names: list[str]) -> str:
 
 
 def _listed(columns: str, names: list[str]) -> str:
-    """Return a list of columns with their names; text that is no such list unchanged."""
+    """Return a list of columns with their names; other text unchanged."""
     found = [NUMBERED.match(column) for column in columns.split(", ")]
     if any(one is None or int(one[1]) >= len(names) for one in found):
         return columns

@@ -1,4 +1,4 @@
-"""Curves: how a solver came to the solution, how folds chose the strength, and which kernels enter as it weakens."""
+"""Curves: convergence of a solver, choice of the strength in folds, and the entry of kernels along a path."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ LABELS = {
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConvergenceDisplay(draw.Display):
-    """Relative duality gap of one or several runs on a logarithmic axis.
+    """Relative duality gap of several runs on a logarithmic axis.
 
-    Make it with :meth:`from_solution` or :meth:`from_estimator`.
+    Create with :meth:`from_solution` or :meth:`from_estimator`.
 
-    ``plot(x=...)`` draws it against ``"elapsed_s"``, ``"passes"``, ``"newton_steps"`` or ``"iteration"``, and
+    ``plot(x=...)`` draws against ``"elapsed_s"``, ``"passes"``, ``"newton_steps"`` or ``"iteration"``, and
     ``plot(annotate=True)`` writes the number of active kernels beside the points; others go to ``Axes.semilogy``. Gaps
     of zero, which a logarithmic axis cannot show, are drawn at the lower edge.
 
     Parameters
     ----------
     history : DataFrame
-        The histories, one below the other, led by a column ``run`` with the name of the run.
+        The histories, stacked, after a column ``run`` with the name of the run.
     tol : float or None, default=None
         Gap asked for, drawn as a line.
 
@@ -75,7 +75,7 @@ class ConvergenceDisplay(draw.Display):
         Raises
         ------
         InvalidInputError
-            If there is no solution, or something that is none.
+            For anything but a solution.
         """
         runs = solution if isinstance(solution, Mapping) else {getattr(solution, "solver", "run"): solution}
         if not runs or not all(isinstance(run, Solution) for run in runs.values()):
@@ -89,11 +89,11 @@ class ConvergenceDisplay(draw.Display):
 
     @classmethod
     def from_estimator(cls, estimator: BaseEstimator) -> Self:
-        """Take the histories of a fitted estimator, one a class or output, with its ``tol`` if of the gap.
+        """Take the histories of a fitted estimator, one per class or output, with its ``tol`` if of the gap.
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
 
         Examples
         --------
@@ -114,7 +114,7 @@ class ConvergenceDisplay(draw.Display):
         return cls.from_solution(dict(zip(labels, solutions, strict=True)), tol=tol)
 
     def _draw(self, ax: Axes, *, x: str = "elapsed_s", annotate: bool = False, **line_style: object) -> None:
-        """Draw the gap, which a log axis cannot show at zero: such points are drawn at the lower edge."""
+        """Draw the gap; zeros, which a log axis lacks, appear at the lower edge."""
         check_choice(x, LABELS, "x")
         runs = list(self.history.groupby("run", sort=False))
         # The slowest are named: of a hundred classes they are what one looks for.
@@ -154,7 +154,7 @@ class ConvergenceDisplay(draw.Display):
         return float(positive.min()) / 10 if len(positive) else 1e-16
 
     def _annotate(self, ax: Axes, run: pd.DataFrame, x: str) -> None:
-        """Write numbers of active kernels beside the points, of those that stand apart; the last always has one."""
+        """Write numbers of active kernels beside well-separated points, and always beside the last."""
         gaps, (width, height) = run["relative_gap"].clip(lower=self._floor()), draw.inches_of(ax)
         across = run[x].to_numpy() / (float(run[x].max()) or 1.0) * width * draw.POINTS_AN_INCH
         logs = np.log10(gaps.to_numpy())
@@ -185,15 +185,15 @@ PLOT_SHARE = 0.7  # of the width that axes keep beside their legend
 class CVCurveDisplay(draw.Display):
     """Mean score over the folds, with the standard error, against the strength; numbers of active kernels above.
 
-    Make it with :meth:`from_estimator`.
+    Create with :meth:`from_estimator`.
 
     A curve for every mixture, strong penalties on the left, the choice with a ring.
 
     Parameters
     ----------
     results : DataFrame
-        A row a candidate: ``alpha``, ``mean_score``, ``std_error``, ``n_active`` and ``curve``, which names the mixture
-        where several were tried.
+        A row a candidate: ``alpha``, ``mean_score``, ``std_error``, ``n_active`` and ``curve``, the name of the mixture
+        among several.
     chosen : int
         Row of the candidate taken.
     n_folds : int
@@ -226,7 +226,7 @@ class CVCurveDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifierCV or MKLRegressorCV, or a Pipeline that ends in one
+        estimator : MKLClassifierCV or MKLRegressorCV, or a Pipeline with such a last step
 
         Raises
         ------
@@ -295,7 +295,7 @@ class CVCurveDisplay(draw.Display):
 
 
 def _score_of(estimator: BaseEstimator) -> str:
-    """Return what the scores of the folds are called."""
+    """Return the name of the scores of the folds."""
     if estimator.scoring is not None:
         return estimator.scoring if isinstance(estimator.scoring, str) else "score"
     name = str(getattr(estimator._loss, "name", "loss"))
@@ -303,7 +303,7 @@ def _score_of(estimator: BaseEstimator) -> str:
 
 
 def _curve(row: Mapping[Any, Any]) -> str:
-    """Return which curve a candidate belongs to: what was tried beside strengths."""
+    """Return the curve of a candidate: the choices besides the strength."""
     if "mixing" in row:  # of a search, where shares of a penalty change with its strength
         return f"{row['kernels']}, mixing {row['mixing']:g}"
     tried = {name: value for name, value in row.items() if name not in GIVEN and not str(name).startswith("score_")}
@@ -319,15 +319,15 @@ VALUES = {"norm": r"norm $\|f_m\|$", "weight": "weight $d_m$"}
 class PathDisplay(draw.Display):
     """Norms or weights of the kernels against the logarithm of the strength: the L1 path plot.
 
-    Make it with :meth:`from_path`. Unlike the plot of GURLS, which draws cube roots of the strength and Euclidean norms
-    of coefficient vectors, this one shows what the penalty sees: norms in the space of every kernel.
+    Create with :meth:`from_path`. Unlike the plot of GURLS, with cube roots of the strength and Euclidean norms of
+    coefficient vectors, the display shows the norms of the penalty, in the space of every kernel.
 
     Strong penalties are on the left.
 
     Parameters
     ----------
     values : DataFrame
-        One column a kernel, the index is ``alpha``.
+        A column per kernel, the index is ``alpha``.
     value : str
         ``"norm"`` or ``"weight"``.
     named : list of str
@@ -362,9 +362,9 @@ class PathDisplay(draw.Display):
         path : RegularizationPath
         value : {"norm", "weight"}, default="norm"
         top : int, default=8
-            Kernels to name: those that reach the highest values.
+            Kernels to name: the kernels with the highest values.
         chosen : float, optional
-            Strength to mark, for example the one that cross-validation chose.
+            Strength to mark, for example the choice of cross-validation.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Why a model decides as it does: what every kernel adds to the score of a single sample, of some, and of all."""
+"""Explanation of decisions: the contribution of every kernel to the score of a sample, of several, and of all."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ MOST_SAMPLES = 10
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DecompositionDisplay(draw.Display):
-    """Contributions of the kernels to the scores of some samples, as stacked bars that add up to the scores.
+    """Contributions of the kernels to the scores of some samples, as stacked bars with the scores as totals.
 
-    Make it with :meth:`from_estimator`.
+    Create with :meth:`from_estimator`.
 
-    What speaks for the score is to the right, what against it to the left, the score is a mark; options of
-    ``plot`` go to ``Axes.barh``.
+    Positive contributions are on the right, negative ones on the left, the score is a mark; options of ``plot`` go to
+    ``Axes.barh``.
 
     Parameters
     ----------
     contributions : DataFrame
-        One row a sample, a column per kernel, then ``"other kernels"`` and ``"intercept"``; rows add up to the scores.
+        A row per sample, a column per kernel, then ``"other kernels"`` and ``"intercept"``; rows add up to the scores.
 
     Examples
     --------
@@ -67,13 +67,13 @@ class DecompositionDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
         X : DataFrame, array or precomputed kernels
             As for ``estimator.predict``.
         samples : sequence of int or None, default=None
             Positions of the rows to show; None is the first ten.
         top : int, default=8
-            Kernels shown by themselves, those with the largest mean absolute contribution.
+            Kernels shown separately, by mean absolute contribution.
         target : label, int or None, default=None
             The class or output, needed where there are several.
 
@@ -92,7 +92,7 @@ class DecompositionDisplay(draw.Display):
         return cls(contributions=frame.assign(**{OTHERS: parts[rest].sum(axis=0), INTERCEPT: intercept}))
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn, in long form: ``sample``, ``kernel``, ``contribution``."""
+        """Return the drawn data in long form: ``sample``, ``kernel``, ``contribution``."""
         return self.contributions.reset_index().melt("sample", var_name="kernel", value_name="contribution")
 
     def _size(self, **options: object) -> tuple[float, float]:
@@ -136,7 +136,7 @@ def for_target(estimator: BaseEstimator, parts: Array, target: Hashable) -> tupl
 
 
 def checked_rows(samples: ArrayLike, n_rows: int) -> Array:
-    """Return positions of rows, or say which there are."""
+    """Return positions of rows, or raise an error with the valid range."""
     rows = np.asarray(samples)
     if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= n_rows:
         raise InvalidInputError(f"samples must be positions between 0 and {n_rows - 1}, got {samples!r}.")
@@ -144,7 +144,7 @@ def checked_rows(samples: ArrayLike, n_rows: int) -> Array:
 
 
 def ranked(parts: Array, top: int) -> tuple[Array, Array]:
-    """Return the kernels of the largest mean absolute contribution, and the rest that contribute at all."""
+    """Return the kernels of the largest mean absolute contribution, and the remaining contributing kernels."""
     order = np.argsort(-np.abs(parts).mean(axis=1), kind="stable")
     order = order[np.abs(parts[order]).any(axis=1)]
     return order[: check_count(top, "top")], order[top:]
@@ -160,7 +160,7 @@ MOST_POINTS = 500  # a row; more only make the band solid
 class ContributionsDisplay(draw.Display):
     """Contributions of the kernels to the scores of all samples; the widest rows decide most.
 
-    Make it with :meth:`from_estimator`.
+    Create with :meth:`from_estimator`.
 
     ``plot`` draws 500 points a row at most, and a bar from the 5th to the 95th of a hundred samples; the options go to
     ``Axes.scatter``.
@@ -168,9 +168,9 @@ class ContributionsDisplay(draw.Display):
     Parameters
     ----------
     contributions : DataFrame
-        One row a sample, a column per kernel shown, the most influential first.
+        A row per sample, a column per kernel shown, the most influential first.
     n_active : int
-        Number of kernels that contribute to any sample.
+        Number of kernels with a contribution to any sample.
     target : str, default=""
         Class or output, where there are several.
 
@@ -195,11 +195,11 @@ class ContributionsDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
         X : DataFrame, array or precomputed kernels
             As for ``estimator.predict``.
         top : int, default=12
-            Kernels to show, those with the largest mean absolute contribution.
+            Kernels to show, by mean absolute contribution.
         target : label, int or None, default=None
             The class or output, needed where there are several.
 
@@ -227,7 +227,7 @@ class ContributionsDisplay(draw.Display):
         return 7.0, 1.3 + 0.36 * max(4, self.contributions.shape[1] + 1)
 
     def _draw(self, ax: Axes, **point_style: object) -> None:
-        """Draw a point for every sample (for 500 of them at most), and a bar from the 5th to the 95th of a hundred."""
+        """Draw a point for every sample (at most 500), and a bar from the 5th to the 95th percentile."""
         shown = self.contributions.iloc[:, : max(1, draw.rows_that_fit(ax) - 1)]
         drawn = shown.iloc[np.unique(np.linspace(0, len(shown) - 1, min(MOST_POINTS, len(shown))).astype(int))]
         ink, places = draw.ink_of(ax), np.arange(shown.shape[1])
@@ -247,7 +247,7 @@ class ContributionsDisplay(draw.Display):
 
 
 def _spread(values: NDArray[Any]) -> NDArray[Any]:
-    """Return heights within a row that keep near-equal values apart, the same for the same values."""
+    """Return heights within a row that separate near-equal values, deterministically."""
     bins = np.digitize(values, np.linspace(values.min(), values.max(), 40)) if len(values) else values
     heights = np.zeros(len(values))
     for place in np.unique(bins):
@@ -262,17 +262,17 @@ def _spread(values: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class WaterfallDisplay(draw.Display):
-    """The score of a single sample as a waterfall: it starts at the intercept, and every kernel moves it.
+    """The score of a single sample as a waterfall: from the intercept, kernel by kernel.
 
-    Make it with :meth:`from_estimator`.
+    Create with :meth:`from_estimator`.
 
-    Blue raises the score, orange lowers it; options of ``plot`` go to ``Axes.barh``.
+    Blue raises the score, orange lowers the score; options of ``plot`` go to ``Axes.barh``.
 
     Parameters
     ----------
     steps : DataFrame
         ``name`` and ``contribution``: the intercept, then the kernels with the largest contributions first, then
-        ``"other kernels"`` if there are any. They add up to the score.
+        ``"other kernels"`` if there are any. The sum is the score.
     sample : str
         Label of the sample.
     target : str, default=""
@@ -305,13 +305,13 @@ class WaterfallDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
         X : DataFrame, array or precomputed kernels
             As for ``estimator.predict``.
         sample : int, default=0
             Position of the row.
         top : int, default=10
-            Kernels shown by themselves, those with the largest absolute contribution.
+            Kernels shown separately, by absolute contribution.
         target : label, int or None, default=None
             The class or output, needed where there are several.
 
@@ -335,14 +335,14 @@ class WaterfallDisplay(draw.Display):
         )
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn: ``name``, ``contribution`` and ``score``, the sum so far."""
+        """Return the drawn data: ``name``, ``contribution`` and ``score``, the cumulative sum."""
         return self.steps.assign(score=self.steps["contribution"].cumsum())
 
     def _size(self, **options: object) -> tuple[float, float]:
         return 7.0, 1.4 + 0.32 * (len(self.steps) + 1)
 
     def _draw(self, ax: Axes, **bar_style: Any) -> None:
-        """Draw the steps from the top down: blue raises the score, orange lowers it."""
+        """Draw the steps from the top down: blue raises the score, orange lowers the score."""
         steps, n_others = self._fitting(draw.rows_that_fit(ax) - 1)
         values = steps["contribution"].to_numpy()
         ends = np.cumsum(values)
@@ -369,7 +369,7 @@ class WaterfallDisplay(draw.Display):
         draw.clean(ax, grid="x")
 
     def _fitting(self, most: int) -> tuple[pd.DataFrame, int]:
-        """Return the steps that there is room for; what is left joins the other kernels."""
+        """Return as many steps as fit; the remaining steps join the other kernels."""
         if len(self.steps) <= max(most, 3):
             return self.steps, self.n_others
         kept, rest = self.steps.iloc[: max(most, 3) - 1], self.steps.iloc[max(most, 3) - 1 :]

@@ -1,4 +1,4 @@
-"""What kernels see before a model is fitted: a Gram matrix as a picture, and how alike kernels and target are."""
+"""Kernels before the fit: a Gram matrix as a picture, and alignments of kernels and target."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FEW_CELLS = 14  # a side, up to which numbers are written into the cells
 class AlignmentDisplay(draw.Display):
     """Centered alignments among kernels, and of every with the target (first row), between 0 and 1.
 
-    Make it with :meth:`from_kernels` or :meth:`from_bank`.
+    Create with :meth:`from_kernels` or :meth:`from_bank`.
 
-    ``plot`` takes ``cmap`` and ``colorbar``, and writes numbers while there is room for them.
+    ``plot`` takes ``cmap`` and ``colorbar``, and writes numbers if space permits.
 
     Parameters
     ----------
     alignments : DataFrame
-        Square; the first row and column are the target if there is one, then the kernels shown.
+        Square; the first row and column are the target if any, then the kernels shown.
     n_kernels : int
         Number of kernels in all.
 
@@ -65,11 +65,11 @@ class AlignmentDisplay(draw.Display):
         ----------
         kernels : array-like of shape (n_kernels, n_samples, n_samples), or a list of matrices
         y : array-like of shape (n_samples,) or None, default=None
-            Labels or numbers; kernels are then sorted by their alignment with it.
+            Labels or numbers; kernels are then sorted by alignment with the labels.
         names : sequence of str or None, default=None
             Of the kernels.
         top : int, default=30
-            Most kernels to show: those most like the target, or the first.
+            Most kernels to show: the kernels most aligned with the target, or the first.
 
         Raises
         ------
@@ -83,16 +83,16 @@ class AlignmentDisplay(draw.Display):
 
     @classmethod
     def from_bank(cls, bank: KernelBank, X: TableLike, *, y: ArrayLike | None = None, top: int = 30) -> Self:
-        """Evaluate the kernels of a bank on a table, one at a time.
+        """Evaluate the kernels of a bank on a table, a at per time.
 
         Parameters
         ----------
         bank : KernelBank
         X : DataFrame or array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or None, default=None
-            Labels or numbers; kernels are then sorted by their alignment with it.
+            Labels or numbers; kernels are then sorted by alignment with the labels.
         top : int, default=30
-            Most kernels to show: those most like the target, or the first.
+            Most kernels to show: the kernels most aligned with the target, or the first.
         """
         fitted, prepared = bank.fit_prepare(X)
         return cls._of(lambda m: fitted.block(prepared, prepared, kernels=[m])[0], list(fitted.names), y, top)
@@ -118,7 +118,7 @@ class AlignmentDisplay(draw.Display):
         return 4.4 + side, 1.0 + side
 
     def _draw(self, ax: Axes, *, cmap: str = "viridis", colorbar: bool = True) -> None:
-        """Draw the alignments, with numbers while there is room for them."""
+        """Draw the alignments, with numbers if space permits."""
         # Labels and colorbar leave about half of the width for the square.
         most = min(
             draw.rows_that_fit(ax), max(2, int(0.5 * draw.inches_of(ax)[0] * draw.POINTS_AN_INCH / draw.font_points()))
@@ -165,14 +165,14 @@ MOST_CLASSES = 12  # with a label at the edge
 class GramDisplay(draw.Display):
     """A Gram matrix as a heat map; with labels, lines separate the classes, and a good kernel has bright blocks.
 
-    Make it with :meth:`from_kernel` or :meth:`from_bank`.
+    Create with :meth:`from_kernel` or :meth:`from_bank`.
 
     ``plot`` takes ``cmap`` and ``colorbar``.
 
     Parameters
     ----------
     values : ndarray of shape (n_cells, n_cells)
-        The matrix, sorted, averaged over blocks where it is large.
+        The matrix, sorted, averaged over blocks if large.
     groups : DataFrame or None, default=None
         ``label`` and ``end`` of every class, in the order of the rows; ``end`` is a share of all samples.
     n_samples : int, default=0
@@ -180,7 +180,7 @@ class GramDisplay(draw.Display):
     name : str, default=""
         Of the kernel.
     ordered_by : str, default=""
-        What samples were sorted by.
+        The sort key of the samples.
 
     Examples
     --------
@@ -256,7 +256,7 @@ class GramDisplay(draw.Display):
         Raises
         ------
         InvalidInputError
-            If there is no such kernel.
+            For an unknown kernel.
         """
         fitted, prepared = bank.fit_prepare(X)
         names = list(fitted.names)
@@ -285,7 +285,7 @@ class GramDisplay(draw.Display):
             ax.figure.colorbar(image, ax=ax, label="kernel value", shrink=0.8, pad=0.02, extend=extend)
 
     def _mark(self, ax: Axes, groups: pd.DataFrame) -> None:
-        """Separate the classes by lines, and write their labels beside those that are tall enough."""
+        """Separate the classes by lines, and label the tall ones."""
         ends = groups["end"].to_numpy()
         for end in ends[:-1] if len(ends) <= 4 * MOST_CLASSES else []:
             ax.axhline(end, color="white", linewidth=0.8)
@@ -299,7 +299,7 @@ class GramDisplay(draw.Display):
 
 
 def _blocks(gram: Array) -> Array:
-    """Return the matrix, or means of the blocks where it has more cells than can be seen."""
+    """Return the matrix, or means of blocks for a large matrix."""
     if len(gram) <= MOST_CELLS:
         return gram.copy()
     edges = np.linspace(0, len(gram), MOST_CELLS + 1).astype(int)

@@ -17,7 +17,7 @@ BY = ("kernel", "view", "feature", "kind")
 
 
 def target_column(frame: pd.DataFrame) -> str | None:
-    """Return the column that names the classes or outputs, if the model has several."""
+    """Return the name of the column of classes or outputs of a model with several."""
     return next((name for name in TARGET_COLUMNS if name in frame.columns), None)
 
 
@@ -36,12 +36,12 @@ def kernel_table(estimator: BaseEstimator, target: Hashable = None) -> pd.DataFr
 
 
 def known_targets(estimator: BaseEstimator) -> list[Any]:
-    """Return what the classes or outputs are called, of a model that has several; else nothing."""
+    """Return the names of the classes or outputs of a model with several; else an empty list."""
     return np.asarray(estimator._target_labels()).tolist() if np.ndim(estimator.intercept_) else []
 
 
 def target_position(estimator: BaseEstimator, target: Any) -> int:
-    """Return which one of several targets is meant; outputs with names may also be given by number."""
+    """Return the position of a target among several; named outputs also accept a number."""
     known = known_targets(estimator)
     if not known:
         raise InvalidInputError(f"The model has a single target; leave out target={target!r}.")
@@ -53,7 +53,7 @@ def target_position(estimator: BaseEstimator, target: Any) -> int:
 
 
 def effect_of(estimator: BaseEstimator, target: Hashable = None) -> str:
-    """Return what a positive part of the score speaks for: of a classifier a class, by the name."""
+    """Return the meaning of a positive score: the class name for a classifier."""
     if is_classifier(estimator):
         labels = np.asarray(estimator.classes_).tolist()
         label = labels[target_position(estimator, target)] if known_targets(estimator) else labels[1]
@@ -75,10 +75,10 @@ def target_table(estimator: BaseEstimator, value: str) -> pd.DataFrame:
 
 
 def place_and_kind(name: str, kernel: str, columns: str) -> tuple[str, str]:
-    """Return where a kernel acts and what it is, the row and the column of a map of weights.
+    """Return the place and the kind of a kernel, the row and the column of a map of weights.
 
-    Kernels of a grid are called ``"place: kernel"``; there the name says more than the kernel, whose widths may have
-    been learned from the data and then differ from column to column.
+    Kernels of a grid are called ``"place: kernel"``; the name is stable, while learned widths differ from column to
+    column.
     """
     place, separator, kind = name.rpartition(": ")
     if separator and kind:
@@ -87,7 +87,7 @@ def place_and_kind(name: str, kernel: str, columns: str) -> tuple[str, str]:
 
 
 def places_and_kinds(estimator: BaseEstimator, table: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return where every kernel acts and what it is; a kernel of every column acts on ``"all"``."""
+    """Return the columns and the kind of every kernel; a kernel of every column acts on ``"all"``."""
     all_columns = ", ".join(known_features(estimator))
     pairs = [place_and_kind(*row) for row in table[["name", "kernel", "columns"]].itertuples(index=False)]
     return [("all" if place == all_columns and ", " in all_columns else place, kind) for place, kind in pairs]
@@ -100,7 +100,7 @@ def known_features(estimator: BaseEstimator) -> list[str]:
 
 
 def groups_of(estimator: BaseEstimator, table: pd.DataFrame, by: str) -> list[list[str]]:
-    """Return, for every kernel, the names under which ``by`` counts it: one, or a feature for each of the columns."""
+    """Return, for every kernel, the names counted by ``by``: one, or a feature per column."""
     check_choice(by, BY, "by")
     rows = list(table[["name", "kernel", "columns"]].itertuples(index=False))
     if by == "kernel":
@@ -113,7 +113,7 @@ def groups_of(estimator: BaseEstimator, table: pd.DataFrame, by: str) -> list[li
 
 
 def columns_of(label: str, known: set[str]) -> tuple[str, ...]:
-    """Return the columns that a label names, none if it does not name columns; names may have separate commas."""
+    """Return the columns named by a label, or none; names may contain commas."""
     parts = label.split(", ")
     for k in range(1, len(parts)):
         first, others = ", ".join(parts[:k]), columns_of(", ".join(parts[k:]), known)

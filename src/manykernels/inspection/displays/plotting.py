@@ -1,4 +1,4 @@
-"""What the displays share: matplotlib when it is needed, axes, colors of light and dark, and text that fits."""
+"""Shared parts of the displays: lazy matplotlib, axes, colors for light and dark, and fitted text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHORTEST_LABEL, LONGEST_LABEL = 20, 44
 
 @dataclass(frozen=True)
 class Ink:
-    """Colors of text and lines on the background that the axes have."""
+    """Colors of text and lines for the background of the axes."""
 
     text: Color
     muted: Color
@@ -52,10 +52,10 @@ class Ink:
 
 
 class Display:
-    """What is drawn, as plain data: ``frame()`` returns it, and ``plot`` draws it as often as one likes.
+    """A plot as plain data: ``frame()`` returns the data, and ``plot`` draws any number of times.
 
-    A display is a dataclass whose first field is the table; a class method ``from_...`` computes it. It says how large
-    the picture is (``inches``, or ``_size``) and draws into axes that it is given (``_draw``); the rest is here.
+    A display is a dataclass; the first field is the table, computed by a class method ``from_...``. Subclasses define
+    the size (``inches``, or ``_size``) and draw into given axes (``_draw``).
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Display:
         return self.inches
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn.
+        """Return the drawn data.
 
         Returns
         -------
@@ -90,12 +90,12 @@ class Display:
         ax : matplotlib Axes or None, default=None
             None makes a new figure.
         **options
-            Those that the display names; others go to the function of matplotlib that draws.
+            Options of the display; all further options go to matplotlib.
 
         Returns
         -------
         Display
-            This one, with ``ax_`` and ``figure_``.
+            The display, with ``ax_`` and ``figure_``.
         """
         what = f"{type(self).__name__}.plot"
         require_matplotlib(what)
@@ -121,7 +121,7 @@ def axes_of(ax: Axes | None, what: str, size: tuple[float, float]) -> Axes:
 
 
 def ink_of(ax: Axes) -> Ink:
-    """Return colors that can be read on the axes, light or dark."""
+    """Return legible colors for the axes, light or dark."""
     from matplotlib.colors import to_rgb
 
     text, face = to_rgb(ax.xaxis.label.get_color()), to_rgb(ax.get_facecolor())
@@ -145,18 +145,18 @@ def color_of(ax: Axes, number: int) -> Any:
 
 
 def line_of(ax: Axes, number: int) -> dict[str, Any]:
-    """Return color, dash and marker that tell a line apart by the number."""
+    """Return distinct color, dash and marker for the number of a line."""
     return {"color": color_of(ax, number), "linestyle": style_of(number, DASHES), "marker": style_of(number, MARKERS)}
 
 
 def bar_of(ax: Axes, number: int) -> dict[str, Any]:
-    """Return color and hatch that tell a part of a bar apart by the number."""
+    """Return distinct color and hatch for the number of a part of a bar."""
     color, face = color_of(ax, number), ink_of(ax).face
     return {"color": color, "hatch": style_of(number, HATCHES), "edgecolor": face, "linewidth": 0.0}
 
 
 def style_of(number: int, choices: Sequence[str]) -> str:
-    """Return the dash, marker or hatch that tells apart two numbers of one color."""
+    """Return the dash, marker or hatch that distinguishes numbers of equal color."""
     return choices[number // len(PALETTE) % len(choices)]
 
 
@@ -166,7 +166,7 @@ def short_label(label: str) -> str:
 
 
 def cut_text(text: str, most: int) -> str:
-    """Return text of at most ``most`` letters; what is cut is the middle, of the columns if there is a kernel."""
+    """Return text of at most ``most`` letters, shortened in the middle, in the columns of a kernel name."""
     if len(text) <= most:
         return text
     columns, colon, kernel = text.rpartition(": ")
@@ -177,9 +177,9 @@ def cut_text(text: str, most: int) -> str:
 
 
 def cut_labels(names: Iterable[Any], most: int) -> list[str]:
-    """Return short labels of at most ``most`` letters, free of dollar signs, which matplotlib would typeset.
+    """Return short labels of at most ``most`` letters, free of dollar signs (typeset by matplotlib).
 
-    Where not all fit and all are of a single kernel on different columns, the columns alone tell them apart.
+    Long names of a single kernel on different columns become the names of the columns.
     """
     labels = [short_label(str(name)) for name in names]
     parts = [label.rpartition(": ") for label in labels if ": " in label]
@@ -190,12 +190,12 @@ def cut_labels(names: Iterable[Any], most: int) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """Return text that matplotlib prints unchanged, with control and direction characters escaped."""
+    """Return text with control and direction characters escaped, for literal display by matplotlib."""
     return printable(text, "\n").replace("$", r"\$")
 
 
 def name_rows(ax: Axes, names: Iterable[Any], rest: int) -> None:
-    """Write names beside rows from the top down, and below them, without a mark, how many rows are not shown."""
+    """Write names beside rows from the top down, and below, without a tick, the number of hidden rows."""
     labels = cut_labels(names, letters_that_fit(ax))
     ax.set_yticks(range(len(labels) + (rest > 0)), [*labels, *([and_more(rest)] if rest > 0 else [])])
     ax.set_ylim(max(len(labels) + (rest > 0), 1) - 0.5, -0.5)
@@ -205,7 +205,7 @@ def name_rows(ax: Axes, names: Iterable[Any], rest: int) -> None:
 
 
 def name_levels(ax: Axes, levels: Sequence[Any]) -> None:
-    """Write the levels of a category below their places, upright where they have no room, and no larger than fits."""
+    """Write the levels of a category below their places, upright for lack of space, in a fitting size."""
     room = 72 * inches_of(ax)[0] / max(len(levels), 1)
     texts, size = [cut_text(str(level), 10) for level in levels], min(font_points(), 0.75 * room)
     wide = 0.7 * size * max(map(len, texts), default=0) > 0.8 * room  # a letter is about 0.7 of its height
@@ -232,17 +232,17 @@ def inches_of(ax: Axes) -> tuple[float, float]:
 
 
 def size_of(figure: Figure | SubFigure) -> tuple[float, float]:
-    """Return width and height in inches of a figure, or of a part of one."""
+    """Return width and height in inches of a figure, or of a subfigure."""
     return float(figure.bbox.width / figure.dpi), float(figure.bbox.height / figure.dpi)
 
 
 def rows_that_fit(ax: Axes, reserved: float = 0.0) -> int:
-    """Return how many lines of text fit one below the other beside ``reserved`` inches, at least two."""
+    """Return the number of lines of text that fit beside ``reserved`` inches, at least two."""
     return max(2, int((inches_of(ax)[1] - reserved) * POINTS_AN_INCH / (LINE_HEIGHT * font_points())))
 
 
 def letters_that_fit(ax: Axes, share: float = LABEL_SHARE) -> int:
-    """Return how many letters fit into a share of the width of the axes, within what is readable."""
+    """Return the number of letters that fit into a share of the width of the axes, within legible limits."""
     return min(LONGEST_LABEL, max(SHORTEST_LABEL, int(letters_in(share * inches_of(ax)[0]))))
 
 
@@ -252,12 +252,12 @@ def letters_in(inches: float) -> float:
 
 
 def legend_letters(ax: Axes) -> int:
-    """Return how many letters a legend beside the axes may have a line, so it does not crowd them out."""
+    """Return the maximum line length of a legend beside the axes, in letters."""
     return min(32, max(14, int(0.25 * size_of(ax.figure)[0] * POINTS_AN_INCH / 4.5)))
 
 
 def write(ax: Axes, *, title: str | None = None, xlabel: str | None = None, **style: Any) -> None:
-    """Set title or label of the axes, on several lines where they are narrow."""
+    """Set title or label of the axes, wrapped for narrow axes."""
     width = letters_in(0.9 * inches_of(ax)[0])
     if title is not None:
         ax.set_title(fill(title, max(16, int(width / 1.2))), **style)
@@ -280,7 +280,7 @@ def log_ticks(ax: Axes, share: float = 0.6) -> None:
 
 
 def legend_beside(ax: Axes, n_left_out: int = 0, what: str = "", **style: Any) -> None:
-    """Put a legend to the right of the axes, with a last line for what it leaves out."""
+    """Put a legend to the right of the axes, with a last line for omitted entries."""
     handles, labels = ax.get_legend_handles_labels()
     if n_left_out > 0:
         from matplotlib.lines import Line2D

@@ -1,6 +1,6 @@
-"""Which kernels, views or features a model uses, as bars; where and at which scale, as a map; and an overview.
+"""Weights of kernels, views and features as bars; places and scales as a map; and an overview.
 
-Other named numbers with intervals, one a line: scores beside those of other models, or what every column is worth.
+Any named numbers with intervals, line by line: scores of several models, or importances of columns.
 """
 
 from __future__ import annotations
@@ -42,27 +42,26 @@ COUNTED = {"kernel": "kernels", "view": "views", "feature": "features", "kind": 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KernelWeightsDisplay(draw.Display):
-    """The heaviest kernels of a model as horizontal bars, or the views, features or kinds of kernel they add up to.
+    """The heaviest kernels of a model as horizontal bars, or sums over views, features or kinds of kernel.
 
-    Make it with :meth:`from_estimator`. With several classes or outputs a bar is the mean of all, and the colored parts
-    are what each of them adds to the mean.
+    Create with :meth:`from_estimator`. With several classes or outputs a bar is the mean of all, and the colored parts
+    are the contributions to the mean.
 
-    ``plot(color=...)`` colors the bars of a single class or output; other options go to ``Axes.barh``. As many are
-    drawn as there is room for.
+    ``plot(color=...)`` colors the bars of a single class or output; other options go to ``Axes.barh``. The number of
+    bars depends on the space.
 
     Parameters
     ----------
     kernels : DataFrame
-        ``name`` and ``value`` of what is shown, the heaviest first, then a column a class or output if there are
-        several.
+        ``name`` and ``value``, the heaviest first, then a column per class or output.
     n_active : int
         Number of kernels (views, features, kinds) with a positive weight, shown or not.
     n_kernels : int
         Their number in all.
     value : str
-        What the bars are: ``"weight"``, ``"norm"`` or ``"norm_share"``.
+        Quantity of the bars: ``"weight"``, ``"norm"`` or ``"norm_share"``.
     by : str, default="kernel"
-        What a bar stands for: ``"kernel"``, ``"view"``, ``"feature"`` or ``"kind"``.
+        Unit of a bar: ``"kernel"``, ``"view"``, ``"feature"`` or ``"kind"``.
     target : str, default=""
         The class or output, or of how many the bars are the mean, for the title.
 
@@ -101,7 +100,7 @@ class KernelWeightsDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
         top : int, default=20
             Most bars to show.
         value : {"weight", "norm", "norm_share"}, default="weight"
@@ -110,7 +109,7 @@ class KernelWeightsDisplay(draw.Display):
             A class or output, where there are several; None is the mean of all.
         by : {"kernel", "view", "feature", "kind"}, default="kernel"
             What to sum over: the kernels of a view (or of one selection of columns), of a column of the table (a kernel
-            of several columns counts in equal parts for each), or of one kind of kernel.
+            of several columns counts in equal parts for each), or of a kind of kernel.
 
         Raises
         ------
@@ -163,7 +162,7 @@ class KernelWeightsDisplay(draw.Display):
 
 
 def _target_text(estimator: BaseEstimator, target: Hashable, n_targets: int) -> str:
-    """Return of what a bar is the value: ``", class b"``, ``", mean of 3 classes"``, or nothing."""
+    """Return the label of a bar value: ``", class b"``, ``", mean of 3 classes"``, or an empty text."""
     if target is None and n_targets < 2:
         return ""
     column = target_column(estimator.weights_frame()) or "output"
@@ -179,20 +178,20 @@ LONGEST_KIND = 24  # letters
 class WeightMapDisplay(draw.Display):
     """Kernel weights as a heat map: a row per column of the table, kernels on several columns below, a column per kind.
 
-    Make it with :meth:`from_estimator`. Of more rows or columns than can be read, the heaviest are drawn, and a last
-    line says how many are not; ``frame()`` has all.
+    Create with :meth:`from_estimator`. A large map shows the heaviest rows and columns and the number of hidden ones;
+    ``frame()`` has all.
 
     ``plot`` takes ``cmap`` (None goes from light green to dark blue, on a dark background back), ``colorbar``, and
-    ``max_rows`` and ``max_columns`` (40; fewer if given axes have no room for them); others go to ``Axes.pcolormesh``.
-    Colors follow the square root of the weight, so that light kernels can be seen; a kernel of weight zero has the
-    color of the background, a kernel that the bank does not have is gray.
+    ``max_rows`` and ``max_columns`` (40; fewer if given axes are small); further options go to ``Axes.pcolormesh``.
+    Colors follow the square root of the weight, for visible light kernels; zero weight has the color of the background,
+    absent kernels are gray.
 
     Parameters
     ----------
     weights : DataFrame
-        Weights by place (rows) and kind of kernel (columns); NaN where the bank has no such kernel.
+        Weights by place (rows) and kind of kernel (columns); NaN for kernels absent from the bank.
     n_single : int
-        Number of leading rows that are single columns of the table; a line separates the rest.
+        Number of leading rows of single columns of the table; a line separates the rest.
 
     Examples
     --------
@@ -216,18 +215,18 @@ class WeightMapDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
         target : label, int or None, default=None
             A class or output, where there are several; None is the mean of all.
         active_only : bool, default=False
             Leave out rows without any weight.
         across : {"kind", "target"}, default="kind"
-            What the columns of the map are: kinds of kernel, or the classes (outputs), over whose kinds is summed.
+            Columns of the map: kinds of kernel, or classes (outputs) summed over kinds.
 
         Raises
         ------
         InvalidInputError
-            For an unknown target, or ``across="target"`` of a model with one.
+            For an unknown target, or ``across="target"`` of a single-output model.
         """
         check_choice(across, ACROSS, "across")
         estimator, _ = unwrapped(estimator)
@@ -257,7 +256,7 @@ class WeightMapDisplay(draw.Display):
         max_columns: int = MOST_COLUMNS,
         **image_style: object,
     ) -> None:
-        """Draw the map; colors follow the square root of the weight, so that light kernels can be seen."""
+        """Draw the map; colors follow the square root of the weight, for visible light kernels."""
         below = _height_of_labels(self.weights.columns)
         fitting = int(draw.inches_of(ax)[0] * draw.POINTS_AN_INCH / (draw.LINE_HEIGHT * draw.font_points()))
         frame = self.weights
@@ -317,7 +316,7 @@ def _by_target(estimator: BaseEstimator, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _height_of_labels(kinds: pd.Index) -> float:
-    """Return the inches that the names of the columns take, which are written upward."""
+    """Return the height in inches of the vertical names of the columns."""
     longest = max((len(_value(str(kind))) for kind in kinds), default=0)
     return draw.LETTER_WIDTH * min(longest, LONGEST_KIND) * draw.font_points() / draw.POINTS_AN_INCH
 
@@ -349,7 +348,7 @@ def _label_columns(ax: Axes, kinds: list[str], ink: draw.Ink) -> bool:
 
 
 def _family(kind: str) -> str:
-    """Return name and parameter, on two lines, of a kernel with a single parameter; of others nothing."""
+    """Return name and parameter, on two lines, of a kernel with a single parameter; else an empty text."""
     match = draw.ONE_PARAMETER.fullmatch(kind)
     return f"{draw.cut_text(match[1], 20)}\n{match[2]}" if match else ""
 
@@ -360,7 +359,7 @@ def _value(kind: str) -> str:
 
 
 def _groups(kinds: list[str]) -> list[tuple[str, int, int]]:
-    """Return (name, first, end) of runs of kernels that differ in a single parameter; a single kernel has no name."""
+    """Return (name, first, end) of runs of kernels with a single differing parameter; lone kernels have no name."""
     groups, start = [], 0
     for family, run in groupby(kinds, key=_family):
         length = len(list(run))
@@ -395,21 +394,21 @@ def plot_overview(
 
     Parameters
     ----------
-    estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
+    estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
     title : str or None, default=None
         Line above the panels.
     top : int, default=20
         Most kernels among the bars.
     x : {"elapsed_s", "passes", "newton_steps", "iteration"}, default="elapsed_s"
-        What convergence is drawn against.
+        Horizontal axis of the convergence plot.
 
     narrow : bool, default=False
-        Draw one panel below the other, to be read at a width of 400 pixels.
+        Draw the panels stacked, for a width of 400 pixels.
 
     Returns
     -------
     matplotlib Figure
-        Not registered with pyplot: save it with ``figure.savefig``.
+        Not registered with pyplot: save with ``figure.savefig``.
 
     Raises
     ------
@@ -444,17 +443,17 @@ MOST_LINES = 3  # of a name
 class IntervalDisplay(draw.Display):
     """Numbers as dots with their intervals as lines, on a single axis from the top down.
 
-    Make it with :meth:`from_frame`. Names that are too long for a line are written on several. What cannot be told from
-    ``reference`` (the interval holds it) is gray; options of ``plot`` go to ``Axes.errorbar``.
+    Create with :meth:`from_frame`. Long names are wrapped. Rows with ``reference`` inside the interval are gray;
+    options of ``plot`` go to ``Axes.errorbar``.
 
     Parameters
     ----------
     intervals : DataFrame
-        ``name``, ``value``, ``low`` and ``high``; the ends are NaN where they are not known.
+        ``name``, ``value``, ``low`` and ``high``; the ends are NaN if unknown.
     label, title : str
         Of the axis, and above the picture.
     reference : float or None, default=None
-        A number to mark by a line, for example zero, or the score of the model that others are compared with.
+        A number to mark by a line, for example zero, or the score of the model of the reference model.
     n_more : int, default=0
         Numbers left out.
 
@@ -480,13 +479,13 @@ class IntervalDisplay(draw.Display):
     def from_frame(
         cls, table: pd.DataFrame, *, top: int = 12, label: str = "", title: str = "", reference: float | None = None
     ) -> Self:
-        """Take a table like those of ``predictive_importance``, ``leave_one_out_importance`` and ``compare``.
+        """Take a table like the results of ``predictive_importance``, ``leave_one_out_importance`` and ``compare``.
 
         Parameters
         ----------
         table : DataFrame
             ``name`` or ``method``; ``importance``, ``score`` or ``value``; and either the ends ``low`` and ``high`` of
-            an interval, or a standard error (``standard_error``, ``std``), which gives one of 95 %. In the order drawn.
+            an interval, or a standard error (``standard_error``, ``std``), for a 95% interval. In the order drawn.
         top : int, default=12
             Most rows to show, the first ones.
         label, title : str, default=""
@@ -539,7 +538,7 @@ class IntervalDisplay(draw.Display):
 
 
 def _lines(name: object, most: int) -> str:
-    """Return a name on as many lines as it needs, the last one cut where there would be too many."""
+    """Return a name wrapped to lines, the last one shortened beyond the limit."""
     lines = wrap(draw.short_label(str(name)), most)
     return draw.plain(
         "\n".join([*lines[: MOST_LINES - 1], draw.cut_text(" ".join(lines[MOST_LINES - 1 :]), most)]).strip()

@@ -1,12 +1,12 @@
 r"""Tail probabilities of sums of chi-squares, ``Q = sum_k w_k X_k`` with independent ``X_k`` of one degree of freedom.
 
-With the cumulant function :math:`K(s) = -\tfrac12 \sum_k \log(1 - 2 w_k s)` and any real ``s > 0`` where it is finite,
+With the cumulant function :math:`K(s) = -\tfrac12 \sum_k \log(1 - 2 w_k s)` and any real ``s > 0`` with finite ``K``,
 
 .. math:: P(Q > q) = \frac{1}{2 \pi i} \int e^{K(z) - z q} \frac{dz}{z}
 
-along a contour through ``s``; along one through ``s < 0`` it is that less one. The contour passes the saddle point,
-``K'(s) = q``, in the direction of steepest descent, so that nothing cancels however small the probability is, and the
-trapezoid rule after ``y = sinh t`` converges exponentially.
+along a contour through ``s``; along a contour through ``s < 0``, minus 1. The contour passes the saddle point, ``K'(s)
+= q``, in the direction of steepest descentwithout cancellation for tiny probabilities, and the trapezoid rule after ``y
+= sinh t`` converges exponentially.
 
 R. Davies, "Algorithm AS 155", Applied Statistics 29 (1980), for the inversion on the imaginary axis; S. Rice,
 "Distribution of quadratic forms in normal random variables", SIAM Journal on Scientific and Statistical Computing 1
@@ -39,7 +39,7 @@ def chi_squares_tail(q: float, weights: ArrayLike, counts: ArrayLike = 1.0) -> f
     Returns
     -------
     float
-        With a relative error of about 1e-10, also where it is 1e-100.
+        The relative error is about 1e-10, even for a probability of 1e-100.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def chi_squares_tail(q: float, weights: ArrayLike, counts: ArrayLike = 1.0) -> f
 
 
 def cauchy_combination(p_values: ArrayLike) -> float:
-    r"""Return one p-value of several, however they depend on each other: ``T = mean tan((1/2 - p) pi)``.
+    r"""Combine p-values under arbitrary dependence: ``T = mean tan((1/2 - p) pi)``.
 
     Y. Liu, J. Xie, "Cauchy combination test", Journal of the American Statistical Association 115 (2020).
 

@@ -1,4 +1,4 @@
-"""Whether learning the kernel weights was worth it: the same learner with weights not learned."""
+"""Comparison of learned kernel weights with fixed weights, for the same learner."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class FixedWeights:
         return self.samples.y
 
     def score_of(self, method: str) -> tuple[float, int, float]:
-        """Return score on the test rows, number of kernels, and CPU seconds of a method that fixes the weights."""
+        """Return score on the test rows, number of kernels, and CPU seconds of a method with fixed weights."""
         start, training, held = time.process_time(), self.training, self.held_out
         with _without_remarks(WEAK):
             theta = self.weights_of(method)
@@ -103,9 +103,9 @@ class FixedWeights:
         return KernelStack(self.training.stack.combine(self._scaled(theta))[None])
 
     def _scaled(self, theta: Array) -> Array:
-        """Return weights of norm one in the norm in which the penalty measures kernel weights.
+        """Return weights with unit norm in the norm of the penalty.
 
-        With them, the estimator on the one combined kernel solves its own problem among the weights ``c theta``.
+        With unit norm, the estimator on the combined kernel solves the original problem over the weights ``c theta``.
         """
         return theta / np.linalg.norm(theta, ord=_exponent(self.estimator))
 
@@ -117,7 +117,7 @@ class FixedWeights:
         return model.fit(kernel[rows], self.y[rows], **fit_groups(model, own))
 
     def _best_single(self) -> Array:
-        """Return the weights of the kernel that does best alone in folds of the training rows."""
+        """Return the weights of the best single kernel in folds of the training rows."""
         stack = self.training.stack
         likeness = aligned_weights(stack, self._ideal, "independent", target=self._coding).kernel_alignments
         chosen = np.argsort(-likeness, kind="stable")[:MOST_SINGLE]
@@ -129,7 +129,7 @@ class FixedWeights:
         return alone[chosen[int(np.argmax(scores))]]
 
     def _inner_score(self, kernel: KernelStack) -> float:
-        """Return the score of a single kernel in folds: those of the estimator, if it has some."""
+        """Return the score of a single kernel in folds, the folds of the estimator if available."""
         if isinstance(self.estimator, CrossValidated):
             return float(self._fitted(kernel, slice(None)).best_score_)
         scores = []
@@ -142,7 +142,7 @@ class FixedWeights:
 
     @property
     def _ideal(self) -> Array:
-        """What a kernel should be like: the target, of survival who had the event earlier than expected."""
+        """The ideal kernel: the target; for survival, early events relative to expectation."""
         return martingale_residuals(self.y) if isinstance(self.estimator, MKLSurvival) else self.y
 
     @property
@@ -152,14 +152,14 @@ class FixedWeights:
 
 
 def in_equal_shares(estimator: BaseEstimator, target: Array) -> tuple[Array, bool]:
-    """Return what a splitter looks at, and whether folds get equal shares of it: classes, and events of survival."""
+    """Return the stratification input of a splitter, and whether to stratify: by classes, or events of survival."""
     if isinstance(estimator, MKLSurvival):
         return target["event"], True
     return target, is_classifier(estimator)
 
 
 def _exponent(estimator: BaseEstimator) -> float:
-    """Return p of the norm of kernel weights in which the penalty of an estimator measures them."""
+    """Return p of the norm of kernel weights in the penalty of an estimator."""
     penalty = estimator.penalty
     if isinstance(penalty, Mapping):
         return 1.0
@@ -174,7 +174,7 @@ def _exponent(estimator: BaseEstimator) -> float:
 
 @contextmanager
 def _without_remarks(start: str) -> Iterator[None]:
-    """Keep quiet about weak kernels: that one says nothing is what the score tells."""
+    """Silence warnings about weak kernels; the score shows the weakness."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=start)
         yield
@@ -193,21 +193,21 @@ def compare(
     groups: ArrayLike | None = None,
     verbose: int = 0,
 ) -> pd.DataFrame:
-    r"""Return what learning the kernel weights adds to weights that nobody has to learn, over the same folds.
+    r"""Compare learned kernel weights with fixed weights, over the same folds.
 
     In every fold, the kernels (widths, normalization) and all weights come from the training rows alone. Beside the
     estimator itself stand
 
     - the *average kernel*: all weights are equal;
-    - *centered alignment*: the weights whose combination is most like the target (:func:`aligned_weights`);
+    - *centered alignment*: the weights of the combination most aligned with the target (:func:`aligned_weights`);
     - the *EasyMKL margin*: weights by the margin between the classes (:func:`~manykernels.alignment.margin_weights`),
       for classifiers only;
-    - the *best single kernel*, chosen in folds of the training rows from the ten that are most like the target.
+    - the *best single kernel*, chosen in folds of the training rows from the ten most aligned kernels.
 
-    The target of survival models is, for alignment, the events of every sample less those expected at the time.
+    For survival, the alignment target is the observed minus expected events of every sample.
 
-    Each is the same learner: the estimator on the single kernel :math:`\sum_m \theta_m K_m`, with its own loss, penalty
-    and strength. A CV estimator chooses the strength for each of them anew.
+    The learner is the same: the estimator on the single kernel :math:`\sum_m \theta_m K_m`, with the loss, penalty and
+    strength of the estimator. A CV estimator chooses the strength per method.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def compare(
     scoring : str, callable or None, default=None
         Scorer of scikit-learn; None is the score of the estimator (accuracy, R2, concordance).
     groups : array-like of shape (n_samples,) or None, default=None
-        Given to the splitter, to the folds of a CV estimator, and to those in which the single kernel is chosen; a
+        Given to the splitter, to the folds of a CV estimator, and to the folds for the choice of the single kernel; a
         number of folds keeps groups whole.
     verbose : int, default=0
         1 shows a bar.
@@ -230,15 +230,15 @@ def compare(
     Returns
     -------
     DataFrame
-        A row a method, the learned weights first: ``method``, ``score`` (mean over the folds), ``standard_error``,
-        ``difference`` (of the score to that of the learned weights; positive where learning them did harm),
-        ``p_value`` (two-sided, that there is no difference; NaN for a single fold or if all folds agree to the last
-        digit), ``cpu_seconds`` (of a fold: kernels, weights and model) and ``n_kernels`` (mean number with a weight).
+        A row per method, the learned weights first: ``method``, ``score`` (mean over the folds), ``standard_error``,
+        ``difference`` (from the score of the learned weights; positive values favor fixed weights), ``p_value``
+        (two-sided, hypothesis of no difference; NaN for a single fold or if all folds agree to the last digit),
+        ``cpu_seconds`` (of a fold: kernels, weights and model) and ``n_kernels`` (mean number with a weight).
 
     Raises
     ------
     InvalidInputError
-        For estimators that find their kernels while they learn, or data that cannot be used.
+        For estimators without a fixed list of kernels, or unusable data.
 
     Warns
     -----
@@ -248,15 +248,14 @@ def compare(
 
     Notes
     -----
-    For homogeneous penalties the learner at fixed weights is the estimator's own problem, with the kernel weights held
+    For homogeneous penalties the learner at fixed weights is the problem of the estimator, with the kernel weights held
     on the ray :math:`c\,\theta, c \ge 0`: of the block 1-norm and the simplex if :math:`\theta` sums to one, of the
-    block q-norm if :math:`\|\theta\|_{q/(2-q)} = 1` (ridge: the largest is one), of the lp ball if
-    :math:`\|\theta\|_p = 1`. That is how the weights are scaled; those of other penalties sum to one. With a strength
-    relative to that of the empty model (``alpha="auto"``), their scale plays no part. ``kernel_penalties`` count for
-    the learned weights only.
+    block q-norm if :math:`\|\theta\|_{q/(2-q)} = 1` (ridge: the largest is one), of the lp ball if :math:`\|\theta\|_p
+    = 1`. The weights are scaled accordingly; for other penalties the sum is one. With a strength relative to the empty
+    model (``alpha="auto"``), the scale plays no part. ``kernel_penalties`` count for the learned weights only.
 
-    The p-value is that of the t-test corrected for folds that share training rows,
-    :math:`t = \bar\delta / \sqrt{(1/k + n_\text{test} / n_\text{train})\, s^2}` with ``k - 1`` degrees of freedom.
+    The p-value is from the t-test corrected for folds with shared training rows, :math:`t = \bar\delta / \sqrt{(1/k +
+    n_\text{test} / n_\text{train})\, s^2}` with ``k - 1`` degrees of freedom.
 
     References
     ----------
@@ -308,7 +307,7 @@ def compare(
 def _checked(
     estimator: BaseEstimator, X: TableLike, y: ArrayLike, groups: ArrayLike | None
 ) -> tuple[Rows, Array, Array | None]:
-    """Return rows, targets and groups, of one length."""
+    """Return rows, targets and groups of equal length."""
     if not isinstance(estimator, (MKLClassifier, MKLRegressor, MKLSurvival)):
         raise InvalidInputError(
             "compare needs an MKLClassifier, an MKLRegressor, an MKLSurvival or a CV variant of them, got "
@@ -326,7 +325,7 @@ def _checked(
 
 
 def _given(rows: Rows) -> Any:
-    """Return rows as given, which is what scorers of a user's may look at."""
+    """Return rows in the original form, for custom scorers."""
     return getattr(rows, "given", rows)
 
 

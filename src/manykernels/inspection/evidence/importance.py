@@ -1,6 +1,6 @@
-"""What a model loses without a view, a column or a kernel: permuted on held-out rows, or left out and learned anew.
+"""Importance of views, columns and kernels: by permutation on held-out rows, or by refits without a unit.
 
-And how far off the predictions of held-out rows are: intervals and sets for new rows from the folds that a search ran.
+Conformal intervals and sets for new rows from the folds of a search.
 """
 
 import copy
@@ -45,24 +45,24 @@ def predictive_importance(
     scoring: str | Callable[..., float] | None = None,
     random_state: RandomSource = None,
 ) -> pd.DataFrame:
-    r"""Return how much the score falls when what a view or a kernel says is shuffled between the rows.
+    r"""Return the drop in score after permuting the contribution of a view or a kernel over the rows.
 
     The model is a sum, ``f = sum_m f_m + b``. For every unit ``g`` the values of ``f_g = sum_{m in g} f_m`` are
     permuted over the rows and the score is taken anew: a thousand repeats cost one prediction. The null hypothesis of
-    the p-value is that the values of ``f_g`` have nothing to do with the order of the rows:
+    the p-value is independence of the values of ``f_g`` and the order of the rows:
 
     .. math:: p_g = \frac{1 + \#\{\text{repeats that score at least as high}\}}{1 + \text{repeats}} .
 
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor or a search, or a Pipeline that ends in one
+    model : MKLClassifier, MKLRegressor or a search, or a Pipeline with such a last step
         Fitted.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
-        Rows that the model **has not seen**; on training rows the drop is too large and the p-value too small.
+        Rows **unseen** by the model; on training rows the drop is too large and the p-value too small.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
         Their labels or numbers.
     by : {"view", "kernel"}, default="view"
-        What is shuffled together: kernels that act on a single view, column or all columns, or single kernels.
+        Unit of permutation: kernels on a single view, column or all columns, or single kernels.
     n_repeats : int, default=200
         Permutations of every unit; the smallest possible p-value is ``1 / (1 + n_repeats)``.
     scoring : str, callable or None, default=None
@@ -89,7 +89,7 @@ def predictive_importance(
 
     Notes
     -----
-    Columns that tell the same share their importance between them, as in any such measure.
+    Correlated columns share their importance.
 
     References
     ----------
@@ -133,7 +133,7 @@ def score_drops(
     scoring: str | Callable[..., float] | None,
     random: np.random.Generator,
 ) -> dict[str, Array]:
-    """Return what the score falls by in every repeat, for every unit with a part in the model."""
+    """Return the drop in score in every repeat, for every unit with a part in the model."""
     parts: Array = model.decompose(X)
     if parts.shape[1] < 2:
         raise InvalidInputError(f"Importance needs at least 2 rows to shuffle, got {parts.shape[1]}.")
@@ -151,9 +151,9 @@ def score_drops(
 
 
 def pooled_drops(found: Sequence[dict[str, Array]], splits: Sequence[tuple[Array, Array]]) -> pd.DataFrame:
-    """Return mean and 95 % interval of drops over parts of the rows; what has no part in a model has a drop of zero.
+    """Return mean and 95 % interval of drops over parts of the rows; absent units have a drop of zero.
 
-    The interval is that of the t statistic for models that share training rows (:func:`corrected_t`).
+    The interval uses the t statistic for models with shared training rows (:func:`corrected_t`).
     """
     names = list(dict.fromkeys(name for drops in found for name in drops))
     means = np.array([[drops[name].mean() if name in drops else 0.0 for drops in found] for name in names])
@@ -164,7 +164,7 @@ def pooled_drops(found: Sequence[dict[str, Array]], splits: Sequence[tuple[Array
 
 
 def _area_under_curve(positive: Array, scores: Array) -> float:
-    """Return the share of pairs in order, and half of those that tie, of rows that have been checked."""
+    """Return the area under the ROC curve of checked rows; ties count half."""
     n_positive, ranks = int(positive.sum()), stats.rankdata(scores)
     above = float(ranks[positive].sum()) - n_positive * (n_positive + 1) / 2
     return above / (n_positive * (len(positive) - n_positive))
@@ -179,7 +179,7 @@ def _members(model: BaseMKL, by: str) -> dict[str, list[int]]:
 
 
 def _score_of(model: BaseMKL, y: ArrayLike, scoring: str | Callable[..., float] | None) -> Any:
-    """Return a function from scores of the rows to the number that a scorer gives the model for them."""
+    """Return a function from scores of the rows to the number of a scorer."""
     scorer, known = check_scoring(model, scoring=scoring), np.asarray(y)
     if (
         scoring == "roc_auc"
@@ -230,16 +230,16 @@ def leave_one_out_importance(
     groups: ArrayLike | None = None,
     verbose: int = 0,
 ) -> pd.DataFrame:
-    r"""Return what every view (or column) adds to all others: the score with it less the score without it, over folds.
+    r"""Return the score with minus the score without every view (or column), over folds.
 
-    Unlike permutation, the model may make up for what is missing by what it still has; what is lost all the same is
-    told by the view alone. Costs a fit a view and fold.
+    Unlike permutation, the refitted model may compensate by correlated views; the drop measures the unique
+    contribution. The cost is a fit per view and fold.
 
     Parameters
     ----------
-    estimator : MKLClassifier, MKLRegressor or their CV variants, or a Pipeline that ends in one
+    estimator : MKLClassifier, MKLRegressor or their CV variants, or a Pipeline with such a last step
         With a bank (or the default kernels); not changed. A CV estimator chooses the strength anew every time. The
-        views or columns are those that it gets from the steps before.
+        views or columns are the output of the earlier steps.
     X : DataFrame or array-like of shape (n_samples, n_features)
         Samples.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
@@ -256,9 +256,8 @@ def leave_one_out_importance(
     Returns
     -------
     DataFrame
-        A row a view, the most important first: ``name``, ``importance`` (mean over the folds), ``std``, ``p_value``
-        (one-sided, that the importance is not positive; NaN if
-        all folds agree to the last digit), ``n_kernels``.
+        A row per view, the most important first: ``name``, ``importance`` (mean over the folds), ``std``, ``p_value``
+        (one-sided, hypothesis of no positive importance; NaN if all folds agree to the last digit), ``n_kernels``.
 
     Raises
     ------
@@ -312,7 +311,7 @@ def leave_one_out_importance(
 
 
 def _places(bank: KernelBank, X: TableLike) -> list[tuple[str, Any]]:
-    """Return for every kernel of the bank on the columns what it acts on, and the entry that makes it."""
+    """Return, for every kernel of the bank on the columns, the acting columns and the bank entry."""
     table = Table.of(X)
     known = _Columns(table)
     entries = bank.expand(table)
@@ -325,7 +324,7 @@ def _places(bank: KernelBank, X: TableLike) -> list[tuple[str, Any]]:
 
 
 class _Columns:
-    """The column names of a table, where those of a fitted estimator are looked for."""
+    """The column names of a table, with the interface of a fitted estimator."""
 
     def __init__(self, table: Table) -> None:
         self.n_features_in_ = table.n_columns
@@ -355,20 +354,20 @@ MOST_ENTRIES = 5_000_000  # of the table of errors by new rows
 
 
 def conformal_intervals(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confidence: float = 0.9) -> pd.DataFrame:
-    r"""Return intervals in which new targets lie, from the errors on the rows that cross-validation held out.
+    r"""Return intervals with guaranteed coverage for new targets, from out-of-fold errors.
 
-    With the predictions :math:`\hat y_i` of rows by models that had not seen them, ``cv_predictions_``, an interval is
-    :math:`\hat y(x) \pm r`, where :math:`r` is the :math:`\lceil c\,(n + 1) \rceil`-th smallest :math:`|y_i - \hat
-    y_i|`. With the models of the folds, :math:`\hat f_{-k}`, it is that of CV+, from the
-    :math:`\lfloor (1 - c)(n + 1) \rfloor`-th smallest :math:`\hat f_{-k(i)}(x) - |y_i - \hat y_i|` to the
-    :math:`\lceil c\,(n + 1) \rceil`-th smallest :math:`\hat f_{-k(i)}(x) + |y_i - \hat y_i|`.
+    With the predictions :math:`\hat y_i` of rows out of fold, ``cv_predictions_``, an interval is :math:`\hat y(x) \pm
+    r`, where :math:`r` is the :math:`\lceil c\,(n + 1) \rceil`-th smallest :math:`|y_i - \hat y_i|`. With the models of
+    the folds, :math:`\hat f_{-k}`, CV+ applies, from the :math:`\lfloor (1 - c)(n + 1) \rfloor`-th smallest :math:`\hat
+    f_{-k(i)}(x) - |y_i - \hat y_i|` to the :math:`\lceil c\,(n + 1) \rceil`-th smallest :math:`\hat f_{-k(i)}(x) + |y_i
+    - \hat y_i|`.
 
     Parameters
     ----------
-    model : MKLRegressorCV, or a Pipeline that ends in one
+    model : MKLRegressorCV, or a Pipeline with such a last step
         Fitted; with ``search={"keep_folds": True}`` for CV+.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        The targets that it was fitted to, in the same order.
+        The targets of the fit, in the same order.
     X : DataFrame, array-like of shape (n_new, n_features), precomputed kernels or Pairs
         New rows.
     confidence : float, default=0.9
@@ -377,14 +376,13 @@ def conformal_intervals(model: BaseEstimator, y: ArrayLike, X: TableLike, *, con
     Returns
     -------
     DataFrame
-        ``predicted``, ``low`` and ``high``, a row each of X; infinite ends where rows are too few for the confidence.
-        Of several targets, the three for each, below the name (the number, if y has no names); every target is covered
-        by itself, not all together.
+        ``predicted``, ``low`` and ``high``, a row per row of X; ends are infinite for too few rows. Several targets
+        have the three columns per target, below the name (or number); coverage holds per target, not jointly.
 
     Raises
     ------
     InvalidInputError
-        If the model knows no predictions of held-out rows, or they do not match y.
+        Without out-of-fold predictions, or with a mismatch of y.
 
     See Also
     --------
@@ -392,12 +390,11 @@ def conformal_intervals(model: BaseEstimator, y: ArrayLike, X: TableLike, *, con
 
     Notes
     -----
-    It costs no fit, and assumes that new rows are like those held out (folds of groups for new groups, cold starts for
-    new members of pairs), and that the model of all rows errs like those of the folds, which had fewer. CV+ does not
-    assume the latter: of new rows like those held out a share of ``2 * confidence - 1`` is covered at least, whatever
-    the distribution, and about ``confidence``, but for the choice among candidates that the same rows made. Where the
-    models of the folds differ, the intervals are wider. All others are as wide; where the noise depends on the columns,
-    take quantiles (``loss="quantile"``), or what MAPIE has, with any estimator of the library.
+    Needs no fit, and assumes new rows like the held-out rows (folds of groups for new groups, cold starts for new
+    members of pairs), and a model of all rows with errors like the models of the folds. CV+ does not assume the latter:
+    the coverage is at least ``2 * confidence - 1`` for any distribution, and about ``confidence``, apart from the
+    choice among candidates on the same rows. The intervals are wider where the models of the folds differ. For noise
+    that depends on the columns, use quantiles (``loss="quantile"``), or MAPIE with any estimator of the library.
 
     References
     ----------
@@ -443,19 +440,19 @@ def _interval(predicted: Array, errors: Array, told: Sequence[tuple[Array, Array
 
 
 def conformal_sets(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confidence: float = 0.9) -> pd.DataFrame:
-    r"""Return sets of classes that hold new labels, from the probabilities of rows that cross-validation held out.
+    r"""Return sets of classes with guaranteed coverage, from out-of-fold probabilities.
 
     A class is in the set of a row if the probability is at least :math:`1 - r`, where :math:`r` is the :math:`\lceil
     c\,(n + 1) \rceil`-th smallest :math:`1 - \hat p_i(y_i)` of the rows held out. With the models of the folds
-    (``search={"keep_folds": True}``) it is that of CV+: a class is in the set if fewer than :math:`c\,(n + 1)` rows
-    were more probable in their class than it is to the model that had not seen the row.
+    (``search={"keep_folds": True}``) CV+ applies: a class is in the set if fewer than :math:`c\,(n + 1)` rows had a
+    larger probability in their class, by the model without the row.
 
     Parameters
     ----------
-    model : MKLClassifierCV, or a Pipeline that ends in one
+    model : MKLClassifierCV, or a Pipeline with such a last step
         Fitted, with probabilities.
     y : array-like of shape (n_samples,)
-        The labels that it was fitted to, in the same order.
+        The labels of the fit, in the same order.
     X : DataFrame, array-like of shape (n_new, n_features), precomputed kernels or Pairs
         New rows.
     confidence : float, default=0.9
@@ -464,16 +461,16 @@ def conformal_sets(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confiden
     Returns
     -------
     DataFrame
-        A bool column for every class, a row each of X. A row may have no class: it is like none.
+        A bool column for every class, a row per row of X. A set may be empty.
 
     Raises
     ------
     InvalidInputError
-        If the model knows no probabilities of held-out rows, or they do not match y.
+        Without out-of-fold probabilities, or with a mismatch of y.
 
     See Also
     --------
-    conformal_intervals : The same for numbers, with what is assumed.
+    conformal_intervals : Intervals for numbers, with the assumptions.
 
     Examples
     --------
@@ -504,7 +501,7 @@ def conformal_sets(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confiden
 
 
 def _held_out(model: BaseEstimator, y: ArrayLike) -> Array:
-    """Return what folds say of the rows that they held out."""
+    """Return the held-out predictions of the folds."""
     check_is_fitted(model)
     inner, _ = unwrapped(model)
     known = getattr(inner, "cv_predictions_", None)
@@ -520,14 +517,14 @@ def _held_out(model: BaseEstimator, y: ArrayLike) -> Array:
 
 
 def _fold_models(model: BaseEstimator) -> list[FoldModel]:
-    """Return the folds that predict new rows; none where they were not kept."""
+    """Return the models of the folds; empty if discarded."""
     return unwrapped(model)[0].__dict__.get("_fold_models", [])
 
 
 def _said_of(
     folds: Sequence[FoldModel], model: BaseEstimator, X: TableLike, method: str
 ) -> Iterator[tuple[FoldModel, Array]]:
-    """Yield every fold and what it says of new rows."""
+    """Yield every fold with the predictions for new rows."""
     while isinstance(model, Pipeline):  # names that its steps give columns were not those of the fit
         X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]
     for fold in folds:
@@ -535,7 +532,7 @@ def _said_of(
 
 
 def _ends(told: Sequence[tuple[Array, Array]], confidence: float) -> tuple[Array, Array]:
-    """Return both ends of CV+ from the errors of the rows of every fold and what the model says of new rows."""
+    """Return both ends of CV+ from the errors of the folds and the predictions for new rows."""
     n_rows, n_new = sum(len(errors) for errors, _ in told), len(told[0][1])
     low, high = np.empty(n_new), np.empty(n_new)
     step = max(1, MOST_ENTRIES // n_rows)
@@ -547,7 +544,7 @@ def _ends(told: Sequence[tuple[Array, Array]], confidence: float) -> tuple[Array
 
 
 def _quantiles(values: Array, confidence: float) -> Array:
-    """Return of every column what a share ``confidence`` of exchangeable values does not pass."""
+    """Return, per column, the ``confidence`` quantile of exchangeable values."""
     place = int(np.ceil(_checked(confidence) * (len(values) + 1)))
     if place > len(values):
         return np.full(values.shape[1], np.inf)
@@ -561,5 +558,5 @@ def _checked(confidence: float) -> float:
 
 
 def _quantile(errors: Array, confidence: float) -> float:
-    """Return the error that a share ``confidence`` of exchangeable ones does not pass, one new one included."""
+    """Return the ``confidence`` quantile of the errors, corrected for a new exchangeable error."""
     return float(_quantiles(errors[np.isfinite(errors)][:, None], confidence)[0])

@@ -1,21 +1,20 @@
 r"""A p-value for every kernel, added to the kernels always in: a single fit without the rest, and a single pass.
 
-With ``rho`` the dual coefficients of the null model, which has the kernels always in and no others, the score statistic
-of the hypothesis that kernel ``m`` adds nothing is the squared dual norm (Wu et al. 2011),
+With ``rho`` the dual coefficients of the null modelwith the kernels always in only, the score statistic for kernel
+``m`` is the squared dual norm (Wu et al. 2011),
 
 .. math:: Q_m = \rho' K_m \rho = \sum_k \lambda_k X_k, \qquad \lambda(Z_m' P Z_m), \quad K_m = Z_m Z_m',
 
-a sum of chi-squares ``X_k`` of one degree of freedom under the hypothesis. ``H`` are the second derivatives of the loss
-at the null model, ``C`` the columns always in (ones and the free ones, and the factors of the kernels under ridge, with
-the inverse of their weights ``1 / d`` in ``S``), and
+a sum of chi-squares ``X_k`` of a single degree of freedom under the hypothesis. ``H`` are the second derivatives of the
+loss at the null model, ``C`` the columns always in (ones and the free ones, and the factors of the kernels under ridge,
+with the inverse of their weights ``1 / d`` in ``S``), and
 
 .. math:: P = H - H C (C' H C + S)^{-1} C' H .
 
-Where the dispersion of the target is estimated, the statistic is the ratio ``Q_m / T`` with ``T = \rho' P^+ \rho``, of
-which ``P(\sum_k (\lambda_k - q) X_k - q \sum_j X_j > 0)`` is the exact distribution for normal errors (Chen et al.
-2016): so are squared losses treated, and logistic and Poisson ones, whose small samples it describes better. Losses
-that are no likelihoods take the identity for ``H``, which describes residuals in random order. Several outputs that
-share their weights have the eigenvalues ``\lambda_k \mu_t``, ``\mu`` those of the covariance of their residuals.
+Where the dispersion of the target is estimated, the statistic is the ratio ``Q_m / T`` with ``T = \rho' P^+ \rho``;
+``P(\sum_k (\lambda_k - q) X_k - q \sum_j X_j > 0)`` is exact for normal errors (Chen et al. 2016), and serves squared,
+logistic and Poisson losses. Other losses take the identity for ``H``, for residuals in random order. Outputs with
+shared weights have the eigenvalues ``\lambda_k \mu_t``, ``\mu`` from the covariance of their residuals.
 
 M. Wu et al., "Rare-variant association testing for sequencing data with the sequence kernel association test", American
 Journal of Human Genetics 89 (2011); J. Chen et al., "Small sample kernel association tests", Genetic Epidemiology 40
@@ -70,17 +69,17 @@ def kernel_tests(
     *,
     by: str = "kernel",
 ) -> pd.DataFrame:
-    """Return p-values of the hypotheses that kernels add nothing to those always in.
+    """Return p-values for the effect of every kernel beside the kernels always in.
 
-    Every kernel is tested by itself, whatever the rest tell: a column that goes with one that matters has a small
-    p-value, too. Whether predictions need a kernel *beside* the rest is another question, see `predictive_importance`
-    and `knockoff_selection`. What is learned from the same rows plays no part, so the rows of the fit are the right
-    ones. Nothing is drawn: p-values are computed, however small they are.
+    Every kernel is tested separately: a column correlated with a relevant column has a small p-value, too. Whether
+    predictions need a kernel *beside* the rest is another question, see `predictive_importance` and
+    `knockoff_selection`. The selection plays no part, so the training rows are valid. P-values are computed without
+    sampling, at any size.
 
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor, MKLSurvival or a search, or a Pipeline that ends in one
-        Fitted; the loss, the kernels and those always in (``penalty={"batch": "ridge", "*": "l1"}``, or None) are
+    model : MKLClassifier, MKLRegressor, MKLSurvival or a search, or a Pipeline with such a last step
+        Fitted; the loss, the kernels and the kernels always in (``penalty={"batch": "ridge", "*": "l1"}``, or None) are
         taken, the latter at the strength of the fit.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
         Rows, most often those of the fit.
@@ -89,18 +88,17 @@ def kernel_tests(
     sample_weight : array-like of shape (n_samples,), float or None, default=None
         As in ``fit``.
     by : {"kernel", "view", "feature", "kind"}, default="kernel"
-        What has a row: single kernels, or all that act on a single view or column, or are of one kind. The p-values of
-        several kernels are combined by the Cauchy combination of Liu and Xie (2020), which holds however they depend on
-        each other.
+        Unit of a row: single kernels, or all kernels of a view, a column or a kind. The p-values of several kernels are
+        combined by the Cauchy combination of Liu and Xie (2020), valid under arbitrary dependence.
 
     Returns
     -------
     DataFrame
-        A row a kernel or a group of them, the smallest p-value first: ``name``; ``p_value``; ``q_value``, the rate of
-        false discoveries (Benjamini and Hochberg) among the rows at most as large; ``statistic``, for kernels, in units
-        of the mean under the hypothesis; or ``n_kernels``, for groups. With several classes or separate targets a row
-        for each, led by ``class`` or ``output``. Kernels always in are not tested, and those that are constant beside
-        them have a p-value of 1.
+        A row per kernel or group, the smallest p-value first: ``name``; ``p_value``; ``q_value``, the rate of false
+        discoveries (Benjamini and Hochberg) among the rows at most as large; ``statistic``, for kernels, in units of
+        the mean under the hypothesis; or ``n_kernels``, for groups. Several classes or separate targets add the column
+        ``class`` or ``output``. Kernels always in are not tested, and kernels without variation beside the null model
+        have a p-value of 1.
 
     Raises
     ------
@@ -112,13 +110,13 @@ def kernel_tests(
 
     See Also
     --------
-    predictive_importance : What held-out predictions lose without a view or a kernel.
+    predictive_importance : Drop in held-out score without a view or a kernel.
     manykernels.inspection.noise_selection : How many kernels pure noise would select.
 
     Notes
     -----
-    Take ``MKLRegressor(kernels, fit_intercept=True)`` for what is usual; without an intercept a kernel can add one.
-    Kernels held as factors on landmarks are tested on the landmarks.
+    Take ``MKLRegressor(kernels, fit_intercept=True)`` for the usual model; without an intercept a kernel can act as the
+    intercept. Kernels held as factors on landmarks are tested on the landmarks.
 
     Examples
     --------
@@ -170,7 +168,7 @@ def _by_group(table: pd.DataFrame, groups: list[list[str]], by: str) -> pd.DataF
 
 
 def _penalty_of(model: Any, total_weight: float) -> Regularizer:
-    """Return the penalty at ``alpha = 1``, or the one that has a separate strength: which kernels are always in."""
+    """Return the penalty at ``alpha = 1``, or with a fixed strength, to find the kernels always in."""
     if isinstance(model.penalty, (str, Mapping)):
         return BlockL1(1.0) if isinstance(model.penalty, str) else get_regularizer(model.penalty, total_weight)
     penalty: Regularizer = model.penalty
@@ -258,7 +256,7 @@ class NullModel:
 
     @cached_property
     def _squares(self) -> Array:
-        """Sums of squares and products of residuals (T, T), in the metric of ``P``; of no loss that couples samples."""
+        """Sums of squares and products of residuals (T, T), in the metric of ``P``; for separable losses only."""
         rho = self.rho.reshape(len(self.rho), -1)
         return rho.T @ (rho / self.curvature.diagonal.reshape(len(rho), -1)) + self.norms
 
@@ -279,7 +277,7 @@ class NullModel:
         return p, statistic / (mean * float(scales.sum()))
 
     def _spectrum(self, factor: Any) -> tuple[Array, Array]:
-        """Return the eigenvalues of ``Z' P Z`` that are not zero, and how often each occurs."""
+        """Return the nonzero eigenvalues of ``Z' P Z`` with multiplicities."""
         HC, inverse = self._weighted
         rank = int(factor.starts[-1])
         cross = np.array([factor.adjoint(np.ascontiguousarray(column)) for column in HC.T]).reshape(-1, rank)
@@ -300,10 +298,10 @@ class NullModel:
 
 
 def level_spectrum(diagonal: Array, cross: Array, inverse: Array) -> tuple[Array, Array]:
-    """Return the eigenvalues of ``diag(d) - C' M C`` that are not zero, and how often each occurs: of many levels.
+    """Return the eigenvalues of ``diag(d) - C' M C`` with multiplicities, for many levels.
 
-    Where ``d`` is equal (to `ALIKE` of it), all directions orthogonal to the rows of ``C`` among the levels have the
-    eigenvalue ``d``; the rest, as many as ``C`` has rows, form a matrix of few columns with those of other ``d``.
+    For (nearly, up to `ALIKE`) equal ``d``, all directions orthogonal to the rows of ``C`` among the levels have the
+    eigenvalue ``d``; the rest, as many as ``C`` has rows, form a small matrix with the eigenvalues of other ``d``.
 
     Parameters
     ----------
@@ -339,7 +337,7 @@ def level_spectrum(diagonal: Array, cross: Array, inverse: Array) -> tuple[Array
 
 
 def _under_ridge(regularizer: Any) -> Array:
-    """Return the kernels under ridge while others are selected, (m,) positions."""
+    """Return the kernels under ridge beside selected kernels, (m,) positions."""
     if not isinstance(regularizer, PenaltyByGroup):
         return np.zeros(0, dtype=np.intp)
     kinds = [isinstance(part, Ridge) and part.penalizes for part in regularizer.parts]

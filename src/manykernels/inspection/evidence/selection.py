@@ -1,17 +1,17 @@
-r"""Selection with a bound on what is false in it: of kernels by stability, of columns beside knockoffs.
+r"""Selection with error control: stability selection of kernels, knockoffs for columns.
 
-Stability: which kernels or views enter first in most halves of the data; the bound is on their number, bars show it.
+Stability: kernels or views that enter first in most halves of the data, with a bound on the number of false ones.
 
-Knockoffs: copies ``X~`` are drawn so that any column and the copy may be exchanged without a change of the joint
-distribution of ``(X, X~)``, and know nothing of y. One model is fitted to the kernels of both, and
+Knockoffs: copies ``X~`` are drawn such that exchanging a column and the copy keeps the joint distribution of ``(X,
+X~)``, independently of y. One model is fitted to the kernels of both, and
 
     W_j = sum of the norms of the kernels of unit j - the same of the copy, T   = min {t > 0: (1 + #{W_j <= -t}) /
     max(1, #{W_j >= t}) <= q},
 
-selects the units with ``W_j >= T``. Of units that y does not depend on given the rest the sign of ``W_j`` is a coin, so
-the negative ones count the false among the positive ones, and the expected share of false ones is at most q.
+selects the units with ``W_j >= T``. For a null unit the sign of ``W_j`` is a coin flip, so negative differences
+estimate the number of false positives, and the expected share is at most q.
 
-Noise: whether a selection could as well have been made from it, by what a fitted model says, and by refits to noise.
+Noise: comparison of a selection with noise, by a fitted model and by refits to noise.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class StabilitySelection:
     Attributes
     ----------
     frequencies : Series of shape (n_units,)
-        Share of the halves in which the unit was selected; the most frequent first.
+        Share of the halves with the unit selected; the most frequent first.
     threshold : float
-        Frequency from which on a unit counts as selected.
+        Frequency threshold of a selected unit.
     n_first : int
         Most units selected in a half.
     error_bound : float
@@ -120,7 +120,7 @@ def stability_selection(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> StabilitySelection:
-    r"""Select the kernels or views that enter first in most random halves of the samples.
+    r"""Select the kernels or views with early entry in most random halves of the samples.
 
     The samples are split at random into two halves ``n_pairs`` times. In every half the penalty is weakened until ``q``
     units have entered the model. Units with a selection frequency of at least ``threshold`` are selected, and
@@ -128,21 +128,21 @@ def stability_selection(
     .. math:: q = \lfloor \sqrt{(2\tau - 1)\, p\, v} \rfloor, \qquad
        E\,|\hat S \cap L| \le \frac{q^2}{(2\tau - 1)\, p} \le v
 
-    for ``p`` units, ``tau`` the threshold, ``v`` = ``expected_false``, and ``L`` the units that a half selects no more
-    often than a draw of ``q`` units at random would, with a probability of at most ``q / p``.
+    for ``p`` units, ``tau`` the threshold, ``v`` = ``expected_false``, and ``L`` the units with a selection probability
+    per half of at most ``q / p``, the level of a random draw of ``q`` units.
 
     Parameters
     ----------
     estimator : MKLClassifier or MKLRegressor
-        The kernels, loss, penalty and options are taken; it need not be fitted, is not changed, and its ``alpha`` is of
-        no account. The penalty must select: ``"l1"`` or ``"elasticnet"``.
+        The kernels, loss, penalty and options are used; an unfitted estimator suffices, stays unchanged, and ``alpha``
+        is ignored. The penalty must select: ``"l1"`` or ``"elasticnet"``.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
         Training samples.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        Labels or numbers. With several classes or targets, a unit enters when it does for any.
+        Labels or numbers. With several classes or targets, a unit enters at the first entry for any.
     by : {"view", "kernel"}, default="view"
-        What is counted: what kernels act on (a view, a column, all columns), or single kernels. Kernels of several
-        widths on a single column take turns from half to half, so that single kernels look less stable than they are.
+        Unit of counting: the input of kernels (a view, a column, all columns), or single kernels. Kernels of several
+        widths on a single column alternate from half to half, which understates the stability of single kernels.
     n_pairs : int, default=50
         Random splits in two halves.
     expected_false : float, default=1.0
@@ -161,7 +161,7 @@ def stability_selection(
     Returns
     -------
     StabilitySelection
-        Frequencies, what was selected, and the bound.
+        Frequencies, selected units, and the bound.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def stability_selection(
     Warns
     -----
     ConvergenceWarning
-        If Ctrl-C ended it early: frequencies are then over the pairs of halves that are complete.
+        If Ctrl-C ended the run early: frequencies are then over the complete pairs of halves.
 
     Notes
     -----
@@ -180,8 +180,8 @@ def stability_selection(
     References
     ----------
     N. Meinshausen, P. Buehlmann, "Stability selection", JRSS B 72 (2010), Theorem 1; R. Shah, R. Samworth, "Variable
-    selection with error control: another look at stability selection", JRSS B 75 (2013), Theorem 1, which needs no
-    exchangeability and is about complementary pairs of halves.
+    selection with error control: another look at stability selection", JRSS B 75 (2013), Theorem 1, for complementary
+    pairs of halves, without exchangeability.
 
     Examples
     --------
@@ -277,7 +277,7 @@ def _room(n_units: int, expected_false: float, threshold: float) -> int:
 
 
 def _halves(n_samples: int, strata: Array | None, n_pairs: int, random: np.random.Generator) -> Iterator[Array]:
-    """Yield both halves of every random split; samples of a stratum go to them in turn."""
+    """Yield both halves of every random split; samples of a stratum alternate."""
     kinds = np.zeros(n_samples, int) if strata is None else np.unique(strata, axis=0, return_inverse=True)[1].ravel()
     for _ in range(n_pairs):
         shuffled = random.permutation(n_samples)
@@ -289,7 +289,7 @@ def _halves(n_samples: int, strata: Array | None, n_pairs: int, random: np.rando
 def _first_units(
     problems: list[Problem], family: PenaltyFamily, units: Array, n_first: int, solver: str | Solver
 ) -> Array:
-    """Return the units that enter first, at most so many; of those that enter together, the largest."""
+    """Return the first units to enter, up to a maximum; among simultaneous entries, the largest."""
     grid = alpha_grid(family.alpha_max(problems), STRENGTHS, LOWEST)
     regularizers = [family.at(alpha, problems[0].total_weight) for alpha in grid]
     entered: list[int] = []
@@ -309,9 +309,9 @@ COUNTED = {"kernel": "kernels", "view": "views"}
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class StabilityDisplay(Display):
-    """Selection frequencies as horizontal bars; those that reach the threshold stand out.
+    """Selection frequencies as horizontal bars; units at or above the threshold stand out.
 
-    Make it with :meth:`from_selection`.
+    Create with :meth:`from_selection`.
 
     As many bars are drawn as there is room for; options of ``plot`` go to ``Axes.barh``.
 
@@ -320,7 +320,7 @@ class StabilityDisplay(Display):
     frequencies : DataFrame
         ``name``, ``frequency`` and ``selected`` of the units to show.
     selection : StabilitySelection
-        All of them, with threshold and bound.
+        All units, with threshold and bound.
 
     Examples
     --------
@@ -381,7 +381,7 @@ EXPECTED = ("No kernel was selected", "The kernels are not more")  # answers lik
 
 @dataclass(frozen=True, eq=False)
 class KnockoffSelection:
-    """Columns, or groups of them, against their copies.
+    """Columns, or groups of columns, against their copies.
 
     Attributes
     ----------
@@ -390,11 +390,11 @@ class KnockoffSelection:
     copy_norms : Series of shape (n_units,)
         The same of their copies.
     threshold : float
-        Difference from which on a unit is selected; infinite if none is.
+        Threshold on the difference; infinite without selection.
     q : float
         Bound on the expected share of false selections.
     left_out : tuple of str
-        Kernels that act on several units, which belong to none.
+        Kernels of several units, outside all groups.
 
     Examples
     --------
@@ -420,7 +420,7 @@ class KnockoffSelection:
 
     @property
     def selected_(self) -> list[str]:
-        """Units whose difference reaches the threshold, in the order of the columns."""
+        """Units with a difference at or above the threshold, in the order of the columns."""
         return [str(name) for name in self.norms.index[self.statistics >= self.threshold]]
 
     def frame(self) -> pd.DataFrame:
@@ -448,12 +448,12 @@ def knockoff_selection(
     sample_weight: ArrayLike | None = None,
     random_state: RandomSource = None,
 ) -> KnockoffSelection:
-    """Select columns so the expected share of false ones among them is at most ``q``.
+    """Select columns with an expected share of false selections of at most ``q``.
 
     Parameters
     ----------
-    estimator : MKLClassifier, MKLRegressor, MKLSurvival or one with built-in cross-validation
-        It need not be fitted and is not changed. The penalty must select: ``"l1"``, ``"elasticnet"``.
+    estimator : MKLClassifier, MKLRegressor, MKLSurvival or a CV variant
+        An unfitted estimator suffices and stays unchanged. The penalty must select: ``"l1"``, ``"elasticnet"``.
     X : DataFrame or array-like of shape (n_samples, n_features)
         Training samples: numbers without gaps, unless copies are given.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
@@ -467,12 +467,12 @@ def knockoff_selection(
     sample_weight : array-like of shape (n_samples,) or None, default=None
         Factors on the losses.
     random_state : int, RandomState instance or None, default=None
-        Of the copies, and of which of the two takes the place of the other.
+        Seed of the copies, and of the order of originals and copies.
 
     Returns
     -------
     KnockoffSelection
-        Norms of units and copies, the threshold and what was selected.
+        Norms of units and copies, the threshold and selected units.
 
     Raises
     ------
@@ -482,12 +482,11 @@ def knockoff_selection(
 
     Notes
     -----
-    Holds for any number of samples, and any relation of y to X, where the copies are right: X is assumed to be Gaussian
-    in the first two moments, estimated with shrinkage. Categories, dates and gaps have no such copies, and are refused:
-    give copies from a model of such a table. The fit treats originals and copies alike, since every pair of columns
-    changes places at random before it, so neither the order of the kernels nor the tolerance of the solver can tell
-    them apart. The certified gap bounds the objective, not single norms. Kernels that act on several units, as those of
-    the default bank on all columns, are left out.
+    Holds for any number of samples, and any relation of y to X, given valid copies: the first two moments of X,
+    estimated with shrinkage, stand for a Gaussian. Categories, dates and gaps require copies from a separate model. The
+    fit treats originals and copies alike, since every pair of columns changes places at random before it, so the order
+    of the kernels and the tolerance of the solver cause no bias. The certified gap bounds the objective, not single
+    norms. Kernels that act on several units, as those of the default bank on all columns, are left out.
 
     References
     ----------
@@ -539,7 +538,7 @@ def knockoff_selection(
 
 
 def gaussian_knockoffs(X: TableLike, *, method: str = "mvr", random_state: RandomSource = None) -> Array:
-    r"""Draw copies of columns with the first two moments that exchangeable ones would have.
+    r"""Draw copies of columns with the first two moments of exchangeable copies.
 
     With mean ``mu`` and covariance ``Sigma`` of X, the latter shrunk as Ledoit and Wolf do,
 
@@ -554,7 +553,7 @@ def gaussian_knockoffs(X: TableLike, *, method: str = "mvr", random_state: Rando
         Numbers without gaps.
     method : {"mvr", "equicorrelated"}, default="mvr"
         "equicorrelated" takes all entries of ``s`` (of columns of unit variance) equal and as large as can be; "mvr"
-        minimizes ``trace((2 Sigma - S)^-1) + sum 1 / s``, by which columns are told from their copies.
+        minimizes ``trace((2 Sigma - S)^-1) + sum 1 / s``, the distinguishability of columns and copies.
     random_state : int, RandomState instance or None, default=None
         Of the draw.
 
@@ -606,7 +605,7 @@ def _equicorrelated(covariance: Array) -> Array:
 
 
 def _mvr(covariance: Array) -> Array:
-    """Minimize ``trace((2 Sigma - S)^-1) + sum 1 / s`` by coordinates, each in closed form.
+    """Minimize ``trace((2 Sigma - S)^-1) + sum 1 / s`` by coordinate descent in closed form.
 
     With ``D = (2 Sigma - S)^-1``, a change ``t`` of ``s_j`` adds ``t ||D e_j||^2 / (1 - t D_jj)`` to the trace, and the
     best new value is ``(1 + s_j D_jj) / (||D e_j|| + D_jj)``.
@@ -628,7 +627,7 @@ def _mvr(covariance: Array) -> Array:
 
 
 def _copies(original: pd.DataFrame, copies: str | TableLike, rng: np.random.Generator) -> pd.DataFrame:
-    """Return the copies of a table, drawn or as they are given."""
+    """Return the copies of a table, drawn or given."""
     if not isinstance(copies, str):
         given = copies if isinstance(copies, pd.DataFrame) else pd.DataFrame(np.asarray(copies))
         if given.shape != original.shape:
@@ -666,7 +665,7 @@ def _units(original: pd.DataFrame, groups: Mapping[str, Sequence[Any]] | None) -
 def _doubled(
     estimator: BaseMKL, original: pd.DataFrame, units: dict[Any, str]
 ) -> tuple[list[tuple[str, Any, list[int]]], KernelBank, list[str]]:
-    """Return the kernels inside units and those of the copies of their columns, the bank, and kernels left out."""
+    """Return the kernels inside units with the kernels of the copies, the bank, and kernels left out."""
     bank = as_bank(getattr(estimator, "kernels", None), Table.of(original))
     if not isinstance(bank, KernelBank):
         raise InvalidInputError("knockoff_selection copies columns, which precomputed kernels and pairs have none of.")
@@ -687,7 +686,7 @@ def _doubled(
 
 
 def _threshold(statistics: Array, q: float) -> float:
-    """Return the smallest difference at which the estimated share of false selections is at most ``q``."""
+    """Return the smallest difference with an estimated share of false selections of at most ``q``."""
     for t in np.unique(np.abs(statistics[statistics != 0])):
         above, below = int(np.sum(statistics >= t)), int(np.sum(statistics <= -t))
         if 1 + below <= q * max(1, above):
@@ -696,16 +695,16 @@ def _threshold(statistics: Array, q: float) -> float:
 
 
 def noise_doubt(model: BaseEstimator) -> str | None:
-    """Return the reason to doubt that a fitted model selected more than noise, in words, or None for none.
+    """Return the reason to doubt the selection of a fitted model beside noise, or None.
 
     Parameters
     ----------
-    model : fitted estimator, or a Pipeline that ends in one
+    model : fitted estimator, or a Pipeline with such a last step
 
     Returns
     -------
     str or None
-        None as well for a model without kernels, and for one that does not know what noise reaches.
+        None as well for a model without kernels, or without a comparison with noise.
 
     See Also
     --------
@@ -744,19 +743,19 @@ def noise_selection(
 ) -> pd.Series:
     """Return how many kernels an estimator selects for y in random order, at the same multiple of noise.
 
-    Where a model keeps n kernels and noise keeps k of them, about k of the n are what noise would have given too.
+    If a model keeps n kernels and noise keeps k, about k of the n are expected from noise.
 
     Parameters
     ----------
     estimator : MKLClassifier, MKLRegressor or MKLSurvival, fitted on X and y
-        It is not changed.
+        Unchanged by the call.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
         The training samples.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
         Their targets; rows are exchanged as wholes.
     groups : array-like of shape (n_samples,) or None, default=None
-        Labels of samples that are alike, for example patients. Targets of a group stay together and change places with
-        those of groups of as many samples; those of a group as large as no other change places among themselves.
+        Labels of dependent samples, for example patients. Targets of a group stay together and are exchanged between
+        groups of equal size; a group of unique size is permuted internally.
     n_permutations : int, default=10
         Refits.
     random_state : int, RandomState instance or None, default=None
@@ -765,12 +764,12 @@ def noise_selection(
     Returns
     -------
     Series of shape (n_permutations,), int
-        Named ``n_selected``; for several classes or targets, kernels that any has.
+        Named ``n_selected``; for several classes or targets, kernels of any class or target.
 
     Raises
     ------
     InvalidInputError
-        If the estimator has no strength of its own, as after cross-validation.
+        For an estimator without a strength, like the CV variants.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Models as files that other programs run: ONNX, SQL, Python with NumPy alone, and a card to score by hand."""
+"""Export of models for other programs: ONNX, SQL, Python with NumPy alone, and a score card."""

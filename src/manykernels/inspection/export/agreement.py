@@ -1,4 +1,4 @@
-"""By how much a written file differs from the model: it is run on rows that the model predicts too."""
+"""Differences between a written file and the model, measured by running the file."""
 
 import importlib.util
 import sqlite3
@@ -33,7 +33,7 @@ Values = dict[int, list[Any]]  # of columns by their place in the table of fit
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Rows as exported programs read them, with the scores of the model."""
+    """Rows in the form of exported programs, with the scores of the model."""
 
     rows: dict[str, list[Any]]
     beyond: Array  # (n,) bool: whether a value is far beyond its range
@@ -41,14 +41,14 @@ class Trial:
 
     @property
     def spread(self) -> float:
-        """What scores within the ranges vary by."""
+        """Variation of scores within the ranges."""
         near = self.scores[~self.beyond]
         return float(np.nanmax(near, initial=-np.inf) - np.nanmin(near, initial=np.inf)) if near.size else 0.0
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Largest differences between scores of a file and of the model, a tenth more, and what ran the file."""
+    """Largest score differences between a file and the model, plus a tenth, and the name of the runner."""
 
     error: float
     beyond: float
@@ -86,7 +86,7 @@ def agreement(ending: str, content: bytes | str, program: Program, trial: Trial,
 def trial_rows(
     model: BaseEstimator, program: Program, columns: Columns, ranges: Mapping[str, tuple[float, float]]
 ) -> Trial:
-    """Return rows of every kind: like those of fit, at edges, with unseen levels, with gaps, and far beyond."""
+    """Return test rows of every kind: like training rows, at edges, unseen levels, missing values, and extremes."""
     if not program.columns:
         return Trial({}, np.zeros(0, dtype=bool), np.zeros((0, len(program.intercept))))
     pools = _Pools(program, columns, ranges)
@@ -111,7 +111,7 @@ def trial_rows(
 
 
 def _merged(parts: list[tuple[Values, bool]]) -> list[tuple[Values, bool]]:
-    """Return the rows within ranges together, and those beyond: few calls of the model."""
+    """Return the rows within ranges together, and the rows beyond, for few calls of the model."""
     merged = []
     for beyond in (False, True):
         own = [part for part, marked in parts if marked == beyond and any(part.values())]
@@ -121,14 +121,14 @@ def _merged(parts: list[tuple[Values, bool]]) -> list[tuple[Values, bool]]:
 
 
 def _scores(model: Any, columns: Columns, part: Values) -> Array:
-    """Return what the model predicts of rows, before classes and exponentials."""
+    """Return the scores of rows, before classes and exponentials."""
     frame = columns.frame(list(part), list(part.values()))
     plain_numbers = not columns.named and all(dtype == np.float64 for dtype in frame.dtypes)
     return np.asarray(model._scores(frame.to_numpy() if plain_numbers else frame))
 
 
 class _Pools:
-    """Values of every column that a program reads, from which rows are drawn."""
+    """Sample values of every column read by a program."""
 
     def __init__(self, program: Program, columns: Columns, ranges: Mapping[str, tuple[float, float]]) -> None:
         self.program, self.columns, self.ranges = program, columns, ranges
@@ -147,7 +147,7 @@ class _Pools:
         return "levels" if encoding.read_as != "number" else "boolean" if encoding.kind == "boolean" else "number"
 
     def drawn(self, n: int, *, wide: bool = False) -> Values:
-        """Return rows of independent values: half of numbers known ones, or all between the ends of ranges."""
+        """Return rows of independent values: half known numbers, or all between the ends of ranges."""
         return {j: self._values(j, n, wide) for j in self.positions}
 
     def _values(self, j: int, n: int, wide: bool) -> list[Any]:
@@ -193,7 +193,7 @@ class _Pools:
         return found
 
     def levels(self) -> list[Values]:
-        """Return rows with every category, and one that no training row has."""
+        """Return rows with every category, and an unseen level."""
         categories = [j for j in self.positions if self.kind(j) == "levels"]
         found = []
         for j in categories:
@@ -205,14 +205,14 @@ class _Pools:
         return found
 
     def gaps(self) -> list[Values]:
-        """Return rows in which a value is missing, where the model takes some."""
+        """Return rows with a missing value, if the model accepts missing values."""
         if not self.columns.masks:
             return []
         gap = {j: None if self.kind(j) == "levels" else np.nan for j in self.positions}
         return [*(self._with(j, [gap[j]] * 3) for j in self.positions), {j: [gap[j]] for j in self.positions}]
 
     def large_integers(self) -> list[Values]:
-        """Return rows with integers that no float is equal to, of columns that have such."""
+        """Return rows with integers beyond exact floats, for integer columns."""
         found = []
         for j in self.positions:
             if self.kind(j) == "number" and not self.program.units.get(self.columns.names[j]):
@@ -244,7 +244,7 @@ class _Pools:
         return [{j: [value for value, kept in zip(values, whole, strict=True) if kept] for j, values in found.items()}]
 
     def far(self, *, above: bool = False) -> list[Values]:
-        """Return rows in which a single number is far beyond the range, or far above it."""
+        """Return rows with a single number far beyond the range, or far above."""
         found = []
         for j in self.positions:
             if self.kind(j) != "number":
@@ -269,12 +269,12 @@ def _by_python(content: Any, program: Program, rows: dict[str, list[Any]], table
 
 
 def _by_numpy(program: Program, rows: dict[str, list[Any]], why: str) -> tuple[Array, str]:
-    """Run the program that a file states."""
+    """Run the program stated by a file."""
     return np.asarray(evaluate.scores(program.plain(), rows)), f"NumPy, since {why}"
 
 
 def _by_onnx(content: Any, program: Program, rows: dict[str, list[Any]], table: str) -> tuple[Array, str]:
-    """Run a graph by onnxruntime, if that is installed."""
+    """Run a graph by onnxruntime, if installed."""
     if importlib.util.find_spec("onnxruntime") is None:
         return _by_numpy(program, rows, "onnxruntime is not installed")
     runtime: Any = importlib.import_module("onnxruntime")
@@ -297,7 +297,7 @@ def _by_onnx(content: Any, program: Program, rows: dict[str, list[Any]], table: 
 
 
 def _by_sql(content: Any, program: Program, rows: dict[str, list[Any]], table: str) -> tuple[Array, str]:
-    """Run a statement by sqlite3, or by DuckDB where that joins too few tables."""
+    """Run a statement by sqlite3, or by DuckDB if sqlite3 joins too few tables."""
     names, columns = list(rows), [[_stored(value) for value in values] for values in rows.values()]
     number = "row number"
     while number.casefold() in {name.casefold() for name in names}:
@@ -325,5 +325,5 @@ def _exponential(value: float | None) -> float | None:
 
 
 def _stored(value: object) -> Any:
-    """Return a value as databases hold it."""
+    """Return a value in the form of databases."""
     return None if evaluate.is_missing(value) else value

@@ -1,4 +1,4 @@
-"""Programs as a card in CSV: points for ranges and categories, which add up to scores by hand."""
+"""Programs as a card in CSV: points for ranges and categories, for scoring by hand."""
 
 from itertools import pairwise
 from typing import Any
@@ -19,11 +19,11 @@ MOST_LINES = 100_000  # of a card
 
 
 def as_card(program: Program) -> str:
-    """Return a table in CSV: what every range or category adds to every score, and how much that is wrong by.
+    """Return a table in CSV: the points of every range or category for every score, with the error.
 
-    A line a range: ``term``, then for the columns ``column``, ``from``, ``to`` and ``level``, the points, and
-    ``max_error``, by how much the function differs from them within. The first line has the constant. Where a function
-    is not constant beyond the pieces, no line has a value there; a periodic one has lines for one period, which repeat.
+    A line per range: ``term``, then for the columns ``column``, ``from``, ``to`` and ``level``, the points, and
+    ``max_error``, the largest difference of the function within the range. The first line has the constant. Where a
+    function is not constant beyond the pieces, no line has a value there; a periodic one has lines for a single period.
     No text is a formula to a spreadsheet.
     """
     return as_csv(card_of(program).apply(lambda column: column.map(_printable)))
@@ -49,7 +49,7 @@ def card_of(program: Program) -> pd.DataFrame:
 
 
 def card_scores(program: Program, rows: dict[str, Any]) -> Array:
-    """Return the scores that a card gives to rows, (n, K): NaN where a row falls into no line."""
+    """Return the scores of rows from a card, (n, K): NaN for a row outside all lines."""
     card = card_of(program)
     names = [name.replace("score", "points", 1) for name in score_names(program)]
     n = len(next(iter(rows.values())))
@@ -67,7 +67,7 @@ def card_scores(program: Program, rows: dict[str, Any]) -> Array:
 
 
 def _bin_of(term: Term, place: int, axis: Axis, values: Any) -> tuple[Array, int]:
-    """Return the line of every value among those of the axis, -1 for none, and their number."""
+    """Return the line of every value on an axis, -1 for none, and the number of lines."""
     lines = _bins(term, place)
     found = np.full(len(values), -1, dtype=np.int64)
     if axis.kind == "pieces":
@@ -109,7 +109,7 @@ def _values(term: Term, points: list[list[Any]]) -> Array:
 
 
 def _bins(term: Term, place: int) -> list[tuple[dict[str, Any], list[Any]]]:
-    """Return the lines of an axis: how each is described, and values that stand for it."""
+    """Return the lines of an axis: descriptions, and representative values."""
     axis = term.axes[place]
     gap = ({"column": axis.column, "level": "missing"}, [None if axis.kind == "levels" else np.nan])
     match axis.kind:

@@ -1,4 +1,4 @@
-"""The columns of a fitted model as exported programs read them: where their cells begin, and values to try."""
+"""The columns of a fitted model as read by exported programs: cell boundaries, and values to try."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,9 +24,9 @@ SIGN = np.uint64(2**63)  # bit of a float
 
 
 class Columns:
-    """The columns that the kernels of an expansion read, and the kernels as functions of them.
+    """The columns of the kernels of an expansion, and the kernels as functions.
 
-    The model was fitted on a table with names if it is ``named``; ``rows`` say which numbers occur.
+    The model was fitted on a table with names if ``named``; ``rows`` have the occurring numbers.
     """
 
     def __init__(self, expansion: Any, names: list[str], *, named: bool, rows: pd.DataFrame | None) -> None:
@@ -64,7 +64,7 @@ class Columns:
         return positions, tuple(kinds)
 
     def statistics(self, positions: Sequence[int]) -> tuple[Array, Array]:
-        """Return the means and scales by which columns are standardized."""
+        """Return the means and scales that standardize the columns."""
         at = np.searchsorted(self.table.used, positions)
         return self.table.column_means[at], self.table.column_scales[at]
 
@@ -74,7 +74,7 @@ class Columns:
         return np.asarray(values * scale + mean)
 
     def raw_edges(self, column: int, edges: Array) -> Array:
-        """Return the smallest numbers that the model standardizes to at least these: comparisons stay the same."""
+        """Return the smallest raw numbers with standardized values at or above the edges, for identical comparisons."""
         (mean,), (scale,) = self.statistics([column])
         reach = 1e-9 * (np.abs(edges) * scale + np.abs(mean)) + np.finfo(np.float64).tiny
         low, high = (_ordered(edges * scale + mean + side * reach) for side in (-1.0, 1.0))
@@ -85,7 +85,7 @@ class Columns:
         return _from_ordered(high)
 
     def axis(self, members: Sequence[int], place: int, column: int, kind: Any) -> Axis:
-        """Return how kernels read one of their columns."""
+        """Return the reading of a column by kernels."""
         encoding, name = self.encodings[column], self.names[column]
         unit, text = UNITS.get(encoding.kind, ""), any(isinstance(level, str) for level in encoding.levels)
         own = Axis(name, column, "levels", unit=unit, text=text)
@@ -122,9 +122,9 @@ class Columns:
         return (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
 
     def _equal_numbers(self, axis: Axis, members: Sequence[int], place: int) -> Axis:
-        """Return an axis of numbers that are equal to a known one or not.
+        """Return an axis of numbers , equal to a known number or not.
 
-        Where standardizing makes several numbers equal, a known one is the step from the smallest to the largest.
+        If standardization merges several numbers, the cell spans the smallest to the largest.
         """
         known = [self.points(m)[:, place] for m in members]
         for part in self.expansion.parts:
@@ -140,7 +140,7 @@ class Columns:
     # --- points of kernels ------------------------------------------------------------------------------------------
 
     def known(self, m: int, place: int) -> Array:
-        """Return values of one of the columns that a kernel's function is made of, as given."""
+        """Return the original values of a column that define the function of a kernel."""
         points = self.points(m)[:, place]
         points = points[points != UNSEEN]
         return self.raw(self.table.positions[m][place], points if len(points) else np.zeros(1))
@@ -188,9 +188,9 @@ class Columns:
         return replace(self.expansion, **kept, parts=tuple(parts))
 
     def function(self, members: Sequence[int], positions: Sequence[int]) -> Callable[[Sequence[Any]], Array]:
-        """Return the sum of some kernels as a function of their columns, each (n,), to (n, K).
+        """Return the sum of some kernels as a function of the columns, (n,) each, with values (n, K).
 
-        It is NaN at rows that the model does not take: with a missing value, or a number below zero.
+        The value is NaN for invalid rows: with a missing value, or a number below zero.
         """
         expansion = self.only(list(members))
         positive = self.positive(members)
@@ -212,7 +212,7 @@ class Columns:
         return values
 
     def frame(self, positions: Sequence[int], columns: Sequence[Any]) -> pd.DataFrame:
-        """Return columns of values as given as a table like that of fit; other columns are 0 or left out."""
+        """Return original values as a table in the layout of fit; other columns are 0 or left out."""
         given = {j: self._typed(j, values) for j, values in zip(positions, columns, strict=True)}
         if self.named:
             return pd.DataFrame({self.names[j]: values for j, values in given.items()})
@@ -222,7 +222,7 @@ class Columns:
         return rows
 
     def representable(self, column: int, values: list[Any]) -> list[Any]:
-        """Return values that the type of a column holds: dates and durations in steps of their unit."""
+        """Return values representable in the dtype of a column: dates and durations in steps of their unit."""
         encoding = self.encodings[column]
         return encoding.encode(encoding.decode(np.array(values))).tolist() if encoding.kind in UNITS else values
 
@@ -235,7 +235,7 @@ class Columns:
 
 
 def widened(axis: Axis, reach: float) -> Axis:
-    """Return an axis of pieces that goes on to every side, of dates as far as pandas holds them."""
+    """Return an axis of pieces extended on both sides, for dates within the limits of pandas."""
     low, high = axis.low - reach, axis.high + reach
     if axis.unit:
         low, high = max(low, min(axis.low, -MOST_DAYS)), min(high, max(axis.high, MOST_DAYS))
@@ -251,7 +251,7 @@ def _ordered(values: Array) -> Array:
 
 
 def _from_ordered(integers: Array) -> Array:
-    """Return the floats of such integers."""
+    """Return the floats of ordered integers."""
     return np.where(integers & SIGN, integers & ~SIGN, ~integers).view(np.float64)
 
 

@@ -1,11 +1,10 @@
 r"""Functions of one or two columns as polynomials on cells.
 
-Along a column of numbers they are interpolated by cubic polynomials on pieces of equal length, exact at the thirds of
-every piece, so a function with four derivatives is missed by :math:`O(h^4)`; along bins and categories exactly. Where
-many pieces of equal length are not enough, for kinks and for kernels that are narrow beside the range, pieces are
-divided where the function is missed, at points of kernels first. Beyond the pieces a function is a polynomial of the
-degree that the kernels have there, which is zero for those that vanish or become constant: coefficients of higher order
-are exactly zero and not rounding errors, which a sentinel value like 1e12 would multiply.
+Along a column of numbers functions are interpolated by cubic polynomials on pieces of equal length, exact at the thirds
+of every piece, with an error for four derivatives of :math:`O(h^4)`; along bins and categories exactly. For kinks and
+narrow kernels, pieces with large errors are divided, at points of kernels first. Beyond the pieces a function is a
+polynomial of the degree of the tails of the kernels, zero for vanishing or constant kernels: coefficients of higher
+order are exactly zero, so sentinel values like 1e12 multiply no rounding errors.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +42,7 @@ Function = Callable[[Sequence[Any]], Array]
 
 @dataclass(frozen=True)
 class Tail:
-    """A part of a function that is a polynomial of a degree beyond the pieces."""
+    """A part of a function that is polynomial beyond the pieces."""
 
     degree: int
     function: Function
@@ -107,7 +106,7 @@ def _on_unequal(
     known: list[float],
     tol: float,
 ) -> Term | None:
-    """Return a term on pieces that are short where the function bends, or None if they would be too many."""
+    """Return a term with short pieces at bends of the function, or None beyond the limit."""
     axis, others = axes[a], int(np.prod([axis.n_cells for place, axis in enumerate(axes) if place != a]))
     points = np.unique(np.array(known, dtype=np.float64))
     points = points[(points > axis.low) & (points < axis.high)]
@@ -124,9 +123,9 @@ def _on_unequal(
 
 
 def _divided(axes: list[Axis], a: int, function: Function, points: Array, tol: float, most: int) -> Array | None:
-    """Return edges of pieces on which cubic polynomials miss a function by ``tol`` at most, None if they pass ``most``.
+    """Return edges of pieces for cubic polynomials with an error of at most ``tol``, None beyond ``most`` pieces.
 
-    A piece is divided at the middle one of the points inside, at the middle if there is none.
+    A piece is divided at the middle point inside, or at the center.
     """
 
     def values_at(nodes: Array) -> Array:
@@ -163,12 +162,12 @@ def _divided(axes: list[Axis], a: int, function: Function, points: Array, tol: f
 
 
 def _largest(differences: Array, axis: int | tuple[int, ...]) -> Array:
-    """Return the largest differences along axes, those that are NaN left out."""
+    """Return the largest differences along axes, ignoring NaN."""
     return np.asarray(np.abs(np.nan_to_num(differences)).max(axis=axis, initial=0.0))
 
 
 def by_column(columns: Columns, m: int) -> list[Term]:
-    """Return a kernel that is a sum over the columns as a term per column; the first has the constant."""
+    """Return a sum over the columns as a term per column; the first term has the constant."""
     key = columns.key(m)
     axes = [columns.axis([m], place, *each) for place, each in enumerate(zip(*key, strict=True))]
     function = columns.function([m], key[0])
@@ -191,7 +190,7 @@ def interpolated(
 ) -> Term:
     """Return a function as polynomials on cells, with the largest differences between nodes and far from them.
 
-    ``kinks`` are further nodes of the axes, at which a function may have kinks.
+    ``kinks`` are further nodes of the axes, at possible kinks.
     """
     nodes = [nodes_of(axis, np.arange(SMOOTH) / (SMOOTH - 1)) for axis in axes]
     values = _on(nodes, function)  # (cells_1, q_1, ..., cells_d, q_d, K)
@@ -234,7 +233,7 @@ def _kinks(columns: Columns, axes: Sequence[Axis], members: list[int], most: int
 
 
 def far_from(axis: Axis) -> list[float]:
-    """Return values beyond the pieces of an axis, for example stand for missing ones, or none of a periodic one."""
+    """Return values beyond the pieces of an axis, for example missing-value codes, or none for a periodic axis."""
     if axis.period:
         return []
     reach = axis.high - axis.low
@@ -265,7 +264,7 @@ def _settled(axes: list[Axis], function: Function, tails: Sequence[Tail], tol: f
 
 
 def _tails(columns: Columns, axes: Sequence[Axis], members: list[int], smooth: list[int]) -> list[Tail]:
-    """Return the parts of a function of a single column of numbers that go on as polynomials, by their degrees."""
+    """Return the polynomial tails of a function of a single numeric column, by degree."""
     if len(smooth) != 1 or axes[smooth[0]].period:
         return []
     groups: dict[tuple[int, bool], list[int]] = {}
@@ -279,13 +278,13 @@ def _tails(columns: Columns, axes: Sequence[Axis], members: list[int], smooth: l
 
 
 def degree_beyond(spec: Any, place: int) -> int:
-    """Return the degree of the polynomials that functions of a kernel are far away along a column; 0 for others."""
+    """Return the degree of the polynomial tails of a kernel along a column; 0 for other kernels."""
     degree = _degree(spec, place)
     return 0 if degree is None else degree
 
 
 def _degree(spec: Any, place: int) -> int | None:
-    """Return the degree, None of a kernel that is no polynomial."""
+    """Return the degree, None for a non-polynomial kernel."""
     match spec.kind:
         case "linear":
             return 1
@@ -333,7 +332,7 @@ def _polynomial(axes: Sequence[Axis], a: int, tail: Tail, side: int) -> Array:
 
 
 def _compared(term: Term, nodes: list[Any], function: Function) -> tuple[Array, Array]:
-    """Return how far a term is from the function at the product of nodes, and the function; 0 where it is NaN."""
+    """Return the error of a term on the product of nodes, and the function; NaN becomes 0."""
     wanted = _on(nodes, function).reshape(-1, term.coefficients.shape[2])
     columns = crossed([flat(each) for each in nodes])
     rows = {axis.column: values for axis, values in zip(term.axes, columns, strict=True)}
@@ -350,7 +349,7 @@ def _on(nodes: list[Any], function: Function) -> Array:
 
 
 def flat(nodes: list[list[Any]]) -> list[Any]:
-    """Return the nodes of an axis one behind the other."""
+    """Return the nodes of an axis as a flat list."""
     return [value for cell in nodes for value in cell]
 
 

@@ -1,8 +1,8 @@
 r"""Scores of an exported model from plain lists: the text of the module stands in every exported Python file.
 
 A model is :math:`f_k(x) = b_k + \sum_t \sum_{a, \dots} c^t_{\text{cell}(x), a, \dots, k}\, u_1^a u_2^{a'} \cdots +
-\sum_s \sum_i c^s_{ik} k_s(x, z_i)`: terms of few columns, which are polynomials on cells, and kernels of several
-columns, which have points. A row falls into a single cell of every axis of a term; ``u`` is where it is in that cell.
+\sum_s \sum_i c^s_{ik} k_s(x, z_i)`: terms of few columnsas polynomials on cells, and kernels of several columns with
+points. A row falls into a single cell of every axis of a term; ``u`` is the place within the cell.
 """
 
 import re
@@ -16,12 +16,12 @@ UNSEEN = -1.7976931348623157e308  # the number of a category that the model does
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a value is None, NaN or the NA of pandas, which compares with nothing."""
+    """Return whether a value is None, NaN or the NA of pandas."""
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def as_float(value: Any) -> float:
-    """Return a number, or a date as days since 1970-01-01 (in UTC where it has a time zone)."""
+    """Return a number, or a date as days since 1970-01-01 (in UTC for a time zone)."""
     if not hasattr(value, "toordinal"):
         return float(value)
     days = value.toordinal() - 719163.0
@@ -50,13 +50,13 @@ def as_text(level: object) -> str:
 
 
 def as_number(text: str) -> str:
-    """Return the text of the number that a text is: "1" for "1.0"; other texts unchanged."""
+    """Return the canonical text of a numeric text: "1" for "1.0"; other texts unchanged."""
     plain = re.fullmatch(r"[+-]?(0|[1-9]\d*)(\.\d+)?", text)
     return text if plain is None else as_text(float(text) if plain[2] else int(text))
 
 
 def texts_of(levels: Sequence) -> dict:
-    """Return the position of every level by the text, then by what else stands for it: 1.0, 0 or 1 of a boolean."""
+    """Return the position of every level by text, then by equivalent values: 1.0, 0 or 1 of a boolean."""
     places = {as_text(level): place for place, level in reversed(list(enumerate(levels)))}
     for place, level in enumerate(levels):
         places.setdefault(str(int(level)) if isinstance(level, bool) else as_number(as_text(level)), place)
@@ -64,7 +64,7 @@ def texts_of(levels: Sequence) -> dict:
 
 
 def places_of(levels: Sequence, values: Sequence) -> np.ndarray:
-    """Return the position of every value among levels, (n,): their number for others, one more for missing ones."""
+    """Return the position of every value among levels, (n,): the number of levels if unseen, plus one if missing."""
     places, n = texts_of(levels), len(levels)
     texts = [None if is_missing(value) else as_text(value) for value in values]
     found = [n + 1 if text is None else places.get(text, places.get(as_number(text), n)) for text in texts]
@@ -72,7 +72,7 @@ def places_of(levels: Sequence, values: Sequence) -> np.ndarray:
 
 
 def cells(axis: dict, values: Sequence) -> tuple[np.ndarray, np.ndarray]:
-    """Return the cell of every value of a column, (n,), and where the value is in it, (n,)."""
+    """Return the cell of every value of a column, (n,), and the place within the cell, (n,)."""
     kind = axis["kind"]
     if kind == "levels":
         found = places_of(axis["levels"], values)
@@ -101,7 +101,7 @@ def cells(axis: dict, values: Sequence) -> tuple[np.ndarray, np.ndarray]:
 
 
 def between(edges: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the piece between edges of every number, (n,), and where the number is in it, (n,)."""
+    """Return the piece between edges of every number, (n,), and the place within the piece, (n,)."""
     n, gaps = len(edges) - 1, np.isnan(numbers)
     below, above = numbers < edges[0], numbers > edges[n]
     piece = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, n - 1)
@@ -112,7 +112,7 @@ def between(edges: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def term_values(term: dict, rows: Mapping) -> np.ndarray:
-    """Return what a term adds to every score, (n, K)."""
+    """Return the contribution of a term to every score, (n, K)."""
     coefficients = np.asarray(term["coefficients"], dtype=np.float64)
     flat = np.zeros(len(rows[term["axes"][0]["column"]]), dtype=np.int64)
     powers: list[tuple] = [()]
@@ -132,7 +132,7 @@ def term_values(term: dict, rows: Mapping) -> np.ndarray:
 
 
 def kernel_values(part: dict, rows: Mapping) -> np.ndarray:
-    """Return what a kernel of several columns adds to every score, (n, K)."""
+    """Return the contribution of a kernel of several columns to every score, (n, K)."""
     columns = []
     for reader in part["readers"]:
         values = rows[reader["column"]]
@@ -201,7 +201,7 @@ def scores(model: dict, rows: Mapping) -> np.ndarray:
     model : dict
         Terms, kernels and constants.
     rows : mapping of str to array-like of shape (n,)
-        Columns by name, for example a DataFrame: numbers, texts, dates, and NaN or None for what is missing.
+        Columns by name, for example a DataFrame: numbers, texts, dates, and NaN or None for missing values.
     """
     first = (model["columns"] or list(rows))[0]
     total = np.zeros((len(rows[first]), len(model["intercept"]))) + model["intercept"]
@@ -213,7 +213,7 @@ def scores(model: dict, rows: Mapping) -> np.ndarray:
 
 
 def probabilities(model: dict, rows: Mapping) -> np.ndarray:
-    """Return the probability of every class, (n, n_classes), of a model that has them."""
+    """Return the class probabilities, (n, n_classes), of a model with probabilities."""
     found = scores(model, rows)
     if model["probabilities"] == "sigmoid":
         return np.exp(-np.logaddexp(0.0, np.hstack([found, -found])))

@@ -1,4 +1,4 @@
-"""The door: a fitted model to a file that other programs run, by the ending of the name."""
+"""Entry point: export a fitted model to a file in the format of the suffix."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,30 +30,29 @@ WRONG = 1e-3  # of what scores vary by: a file that differs by more within its r
 
 @dataclass(frozen=True)
 class Export:
-    """What a file computes.
+    """The content of an exported file.
 
     Attributes
     ----------
     path : Path
     max_error : float
         Largest difference between a score of the file and of the model, within ``ranges`` and for missing values and
-        categories that training rows did not have. It is the larger of two measurements: the sum over curves of the
+        categories absent from training rows. The value is the larger of two measurements: the sum over curves of the
         largest difference at seven places of every piece, and the largest difference between ``predict`` and the
-        written file on some hundred rows; each plus a tenth. Of a card every line says its own too.
+        written file on some hundred rows; each plus a tenth. A card has the error of every line too.
     max_error_beyond : float
         The same on rows in which a single column is far beyond the range, up to 1e12 times, or holds a number that
-        stands for a missing one (-999, 9999). Differences below 1e-9 of the score are left out.
+        stands for a missing value (-999, 9999). Differences below 1e-9 of the score are left out.
     ranges : dict of str to (float, float)
-        Ranges of the columns that curves read. Beyond, a curve goes on as the polynomials of the kernels do, and else
-        stays where it is.
+        Ranges of the columns of curves. Beyond, a curve follows the polynomial tails of the kernels, or stays constant.
     columns : tuple of str
-        Columns that the file reads.
+        Columns read by the file.
     measured_by : str
-        Program that ran the written file: onnxruntime, sqlite3, duckdb or Python; or why the same program was run by
-        NumPy instead.
+        Program used to run the written file: onnxruntime, sqlite3, duckdb or Python; or the reason for a run by NumPy
+        instead.
     names : dict of str to str
-        Of ONNX: the input of every column, which is the name where a graph can hold that; empty for one input ``X``. Of
-        SQL: the columns that the statement adds, by their usual names.
+        Of ONNX: the input of every column, the column name where possible; empty for a single input ``X``. Of SQL: the
+        added columns, by their usual names.
     """
 
     path: Path
@@ -68,52 +67,50 @@ class Export:
 def export_model(
     model: BaseEstimator, path: str | Path, *, X: TableLike | None = None, tol: float = 1e-6, table: str = "data"
 ) -> Export:
-    r"""Write a fitted model as a program that runs without the library.
+    r"""Write a fitted model as a program independent of the library.
 
     The functions of the kernels of every column, :math:`g_j(x) = \sum_m f_m(x)`, become cubic polynomials on pieces of
-    equal length, as many as ``tol`` takes; functions of bins and categories become tables, exactly; those of two
-    columns become polynomials on a grid, or keep the points of their kernels, as all kernels of more columns do:
+    equal length, with an error of at most ``tol``; functions of bins and categories become tables, exactly; functions
+    of two columns become polynomials on a grid, or keep the points of their kernels, like kernels of more columns:
     support samples, or landmarks.
 
     Parameters
     ----------
     model : fitted estimator
-        Whose kernels act on columns: no precomputed kernels, pairs or sparse rows. Of a pipeline, the last step.
+        A model of kernels on columns: no precomputed kernels, pairs or sparse rows. Of a pipeline, the last step.
     path : str or Path
-        What is written is in the ending: ``.onnx`` (a graph of double precision; needs the extra ``onnx``), ``.sql`` (a
-        statement that SQLite and DuckDB run), ``.py`` (a module that needs NumPy alone), ``.csv`` (a card: points for
-        ranges and categories). An older file is replaced once the new one is whole.
+        The suffix sets the format: ``.onnx`` (a graph of double precision; needs the extra ``onnx``), ``.sql`` (a
+        statement for SQLite and DuckDB), ``.py`` (a module on NumPy alone), ``.csv`` (a card: points for ranges and
+        categories). An older file is replaced after completion.
     X : DataFrame or array-like of shape (n_samples, n_features), default=None
-        Rows whose range curves shall cover too, and on which the file is compared with the model; None: that of the
-        points the model keeps, and as much to every side.
+        Rows to extend the range of the curves, and to compare the file with the model; None: the range of the stored
+        points, extended on both sides.
     tol : float, default=1e-6
-        By how much curves may be missed together, as a share of what scores vary by. A card takes 1e-3 if that is more.
+        Total error of the curves, relative to the variation of the scores. A card uses at least 1e-3.
     table : str, default="data"
-        Of SQL: the table of the rows, whose columns have the names that the model knows (``x0``, ``x1``, ... of an
-        array).
+        Of SQL: the table of the rows, with the column names of the model (``x0``, ``x1``, ... of an array).
 
     Returns
     -------
     Export
-        The path, by how much scores may differ, in which ranges, and which columns are read.
+        The path, the score error, the ranges, and the columns.
 
     Raises
     ------
     InvalidInputError
-        If the ending is none of these, or the file cannot be written.
+        For an unknown suffix, or the file cannot be written.
     IncompatibleError
-        If a kernel or a name cannot be written so, or the written file would differ from the model; the message says
-        which, and what to do.
+        For a kernel or a name outside the format, or a file that differs from the model; the message has the reason and
+        a remedy.
     ImportError
         For ``.onnx`` without the package onnx.
 
     Notes
     -----
-    Dates are read as days since 1970-01-01, durations as days, booleans as 0 and 1. Categories are compared as text. A
-    category that training rows did not have adds what it adds in the model. A missing value is NULL in SQL, NaN, None
-    or NA in Python, NaN or the empty text in ONNX; where the model takes none, the score is missing. SQLite joins at
-    most 64 tables, and a statement has one a curve. Of several quantiles SQL gives the scores, which Python and ONNX
-    put in order.
+    Dates are read as days since 1970-01-01, durations as days, booleans as 0 and 1. Categories are compared as text. An
+    unseen category contributes as in the model. A missing value is NULL in SQL, NaN, None or NA in Python, NaN or the
+    empty text in ONNX; without support for missing values the score is missing. SQLite joins at most 64 tables, and a
+    statement has a table per curve. Of several quantiles SQL gives the scores, unsorted.
 
     Examples
     --------
@@ -175,7 +172,7 @@ def _content(ending: str, program: Program, about: list[str], table: str) -> byt
 
 
 def _ranges(program: Program) -> dict[str, tuple[float, float]]:
-    """Return the ranges that all curves of a column have."""
+    """Return the common ranges of all curves of a column."""
     ranges: dict[str, tuple[float, float]] = {}
     for axis in (axis for term in program.terms for axis in term.axes if axis.kind == "pieces" and not axis.period):
         low, high = ranges.get(axis.column, (axis.low, axis.high))
@@ -184,7 +181,7 @@ def _ranges(program: Program) -> dict[str, tuple[float, float]]:
 
 
 def _names(ending: str, program: Program) -> dict[str, str]:
-    """Return what columns are called in a file."""
+    """Return the names of the columns in a file."""
     if ending == ".onnx":
         return {} if takes_array(program) else input_names(program)
     if ending != ".sql":
@@ -195,7 +192,7 @@ def _names(ending: str, program: Program) -> dict[str, str]:
 def _about(
     model: BaseEstimator, program: Program, ranges: Mapping[str, tuple[float, float]], found: Agreement | None
 ) -> list[str]:
-    """Return what the head of a file says."""
+    """Return the header of a file."""
     lines = [f"Scores of a {type(model).__name__}, exported by manykernels {version('manykernels')}.", ""]
     if found is not None:
         error = max(program.error, found.error)
@@ -215,7 +212,7 @@ def _about(
 
 
 def as_python(program: Program, about: Sequence[str]) -> str:
-    """Return a module with ``scores(rows)``, ``predict(rows)`` and, where a model has them, ``probabilities(rows)``."""
+    """Return a module with ``scores(rows)``, ``predict(rows)`` and, where available, ``probabilities(rows)``."""
     source = Path(evaluate.__file__).read_text(encoding="utf-8")
     code = source[source.index("import numpy as np\n") + len("import numpy as np\n") :]
     used = ["scores", "predict"] + (["probabilities"] if program.probabilities else [])
@@ -243,7 +240,7 @@ def as_python(program: Program, about: Sequence[str]) -> str:
 
 
 def _without_nan(value: object) -> Any:
-    """Return lists and numbers with None for what is no number, as JSON has it; arrays read it as NaN."""
+    """Return lists and numbers with None for NaN, for JSON; arrays restore NaN."""
     if isinstance(value, dict):
         return {name: _without_nan(each) for name, each in value.items()}
     if isinstance(value, list):

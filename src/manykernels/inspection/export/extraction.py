@@ -1,8 +1,8 @@
 """From a fitted model to a program of few operations.
 
-The functions of kernels that act on the same columns are summed. Of one or two columns the sum becomes polynomials on
-cells (`curves`). Kernels of more columns, and those of two columns with few points, keep their points (`points`) where
-the format has room for them.
+The functions of kernels on the same columns are summed. For one or two columns the sum becomes polynomials on cells
+(`curves`). Kernels of more columns, and kernels of two columns with few points, keep their points (`points`) if the
+format permits.
 """
 
 from typing import Any
@@ -27,10 +27,10 @@ ADDITIVE = ("linear", "overlap")  # kernels of several columns that are sums ove
 def program_of(
     model: BaseEstimator, *, rows: TableLike | None = None, tol: float = 1e-6, with_points: bool
 ) -> tuple[Program, Columns]:
-    """Return a fitted model, whose kernels act on columns, as a program, and the columns.
+    """Return a fitted model of kernels on columns as a program, and the columns.
 
-    ``rows`` say which numbers occur; None takes the points that the model keeps. ``tol`` is by how much of what the
-    scores vary terms may be missed together, and kernels of several columns may keep their points ``with_points``.
+    ``rows`` have the occurring numbers; None takes the stored points. ``tol`` is the total error of terms relative to
+    the variation of the scores; ``with_points`` keeps the points of kernels of several columns.
     """
     expansion = getattr(model, "_expansion", None)
     bank = getattr(expansion, "bank", None)
@@ -75,7 +75,7 @@ def program_of(
 
 
 def _terms(columns: Columns, tol: float, *, with_points: bool) -> tuple[tuple[Term, ...], tuple[KernelTerm, ...]]:
-    """Return the model as terms that are wrong by no more than ``tol`` of what scores vary by."""
+    """Return the model as terms with an error of at most ``tol`` of the variation of the scores."""
     if not columns.expansion.active.size:
         return (), ()
     groups: dict[Any, list[int]] = {}
@@ -108,7 +108,7 @@ def _terms(columns: Columns, tol: float, *, with_points: bool) -> tuple[tuple[Te
 
 
 def _keeps_points(columns: Columns, axes: list[Axis], members: list[int], with_points: bool) -> bool:
-    """Return whether kernels of several columns keep their points; raise if they must and the format has none."""
+    """Return whether kernels of several columns keep their points; raise for formats without points."""
     smooth = sum(axis.kind == "pieces" for axis in axes)
     if smooth <= 2 and (not smooth or len(axes) <= 2):
         few = smooth == 2 and sum(len(columns.points(m)) for m in members) <= FEW_POINTS

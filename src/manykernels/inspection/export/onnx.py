@@ -1,4 +1,4 @@
-"""Programs as ONNX graphs of double precision, which onnxruntime and others run without the library."""
+"""Programs as ONNX graphs of double precision, for onnxruntime without the library."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ RESERVED = re.compile(r"(scores|prediction|probabilities|X|(value|constant|order
 
 
 class Graph:
-    """Nodes and constants under construction, each with a separate name."""
+    """Nodes and constants under construction, with unique names."""
 
     def __init__(self, helper: ModuleType, numpy_helper: ModuleType) -> None:
         self.helper, self.numpy_helper = helper, numpy_helper
@@ -52,17 +52,17 @@ class Graph:
         self.nodes.append(self.helper.make_node("Identity", [value], [name]))
 
     def sum(self, parts: Sequence[str]) -> str:
-        """Return a sum of values of one shape."""
+        """Return a sum of values of equal shape."""
         return parts[0] if len(parts) == 1 else self("Sum", *parts)
 
 
 def as_onnx(program: Program, about: Sequence[str]) -> bytes:
     """Return a program as an ONNX model.
 
-    A model of a table takes an input per column, (n, 1): doubles, or texts where the column holds categories (the empty
-    text is a missing value), called as `input_names` says. A model of an array, or of a table without names and texts,
-    takes ``X``, (n, p) doubles. NaN is a missing number. It returns ``scores`` (n, K), and ``prediction`` (n,) or (n,
-    K), of classifiers with probabilities also ``probabilities``.
+    A model of a table takes an input per column, (n, 1): doubles, or texts for categories (the empty text is a missing
+    value), named by `input_names`. A model of an array, or of a table without names and texts, takes ``X``, (n, p)
+    doubles. NaN is a missing number. The result has ``scores`` (n, K), and ``prediction`` (n,) or (n, K), of
+    classifiers with probabilities also ``probabilities``.
     """
     onnx = optional_module("onnx", "Exporting to ONNX needs onnx.", "onnx")
     helper, kinds, g = onnx.helper, onnx.TensorProto, Graph(onnx.helper, onnx.numpy_helper)
@@ -102,7 +102,7 @@ def as_onnx(program: Program, about: Sequence[str]) -> bytes:
 
 
 def _inputs(g: Graph, program: Program, helper: ModuleType, kinds: Any) -> tuple[list[Any], dict[str, str]]:
-    """Return the inputs of the graph, and by which values the nodes know the columns, (n, 1) each."""
+    """Return the inputs of the graph, and the values of the columns in the nodes, (n, 1) each."""
     if takes_array(program):
         info = helper.make_tensor_value_info("X", kinds.DOUBLE, [None, len(program.features)])
         places = zip(program.columns, program.positions, strict=True)
@@ -122,9 +122,9 @@ def takes_array(program: Program) -> bool:
 
 
 def input_names(program: Program) -> dict[str, str]:
-    """Return the input of every column: the name, or the place as ``x3`` where a graph cannot hold that name.
+    """Return the input of every column: the name, or the place as ``x3`` for a name invalid in a graph.
 
-    Such are empty names, those of outputs and of nodes, and those with control characters.
+    Invalid are empty names, names of outputs and nodes, and names with control characters.
     """
     names: dict[str, str] = {}
     for position, column in zip(program.positions, program.columns, strict=True):
@@ -138,18 +138,18 @@ def input_names(program: Program) -> dict[str, str]:
 
 
 def _texts(program: Program) -> set[str]:
-    """Return the columns that hold texts."""
+    """Return the text columns."""
     return {axis.column for part in program.parts for axis in part.axes if axis.text}
 
 
 def _is_curve(term: Term) -> bool:
-    """Return whether a term is a function of a single column of numbers that does not repeat itself."""
+    """Return whether a term is a function of a single nonperiodic numeric column."""
     axis = term.axes[0]
     return len(term.axes) == 1 and axis.kind == "pieces" and not (axis.period or axis.edges)
 
 
 def _curves(g: Graph, terms: Sequence[Term], columns: dict[str, str]) -> list[str]:
-    """Return the sum of all curves, (n, K), by one look-up a coefficient."""
+    """Return the sum of all curves, (n, K), by a look-up per coefficient."""
     if not terms:
         return []
     axes = [term.axes[0] for term in terms]
@@ -169,7 +169,7 @@ def _curves(g: Graph, terms: Sequence[Term], columns: dict[str, str]) -> list[st
 
 
 def _pieces(g: Graph, x: str, axes: Sequence[Axis]) -> tuple[str, str]:
-    """Return cells and places in them of columns (n, C) on pieces."""
+    """Return cells and places in cells of columns (n, C) on pieces."""
     sizes = np.array([axis.n_pieces for axis in axes], dtype=np.float64)
     lows = np.array([axis.low for axis in axes])
     steps = (np.array([axis.high for axis in axes]) - lows) / sizes
@@ -190,7 +190,7 @@ def _pieces(g: Graph, x: str, axes: Sequence[Axis]) -> tuple[str, str]:
 
 
 def _between(g: Graph, x: str, edges: Array) -> tuple[str, str]:
-    """Return pieces between edges and places in them of a column (n, 1), found by bisection."""
+    """Return pieces between edges and places in pieces of a column (n, 1), by bisection."""
     n, gaps = len(edges) - 1, g("IsNaN", x)
     clean = g("Where", gaps, g.constant([[edges[0]]]), x)
     step = 1 << max(n - 1, 1).bit_length()
@@ -212,7 +212,7 @@ def _between(g: Graph, x: str, edges: Array) -> tuple[str, str]:
 
 
 def _cell(g: Graph, axis: Axis, x: str) -> tuple[str, str | None]:
-    """Return the cell of a single column, (n, 1) int64, and where a row is in it, of pieces."""
+    """Return the cell of a single column, (n, 1) int64, and the place of a row in a piece."""
     if axis.kind == "pieces":
         return _between(g, x, np.array(axis.edges)) if axis.edges else _pieces(g, x, [axis])
     n = axis.n_cells
@@ -239,7 +239,7 @@ def _cell(g: Graph, axis: Axis, x: str) -> tuple[str, str | None]:
 
 
 def _term(g: Graph, term: Term, columns: dict[str, str]) -> str:
-    """Return what a term of any columns adds to the scores, (n, K)."""
+    """Return the contribution of any term to the scores, (n, K)."""
     flat = ""
     powers: list[str | None] = [None]
     for axis in term.axes:
@@ -260,7 +260,7 @@ def _term(g: Graph, term: Term, columns: dict[str, str]) -> str:
 
 
 def _kernel(g: Graph, part: KernelTerm, columns: dict[str, str]) -> str:
-    """Return what a kernel of several columns adds to the scores, (n, K)."""
+    """Return the contribution of a kernel of several columns to the scores, (n, K)."""
     values = []
     for axis, codes in zip(part.axes, part.codes, strict=True):
         x = columns[axis.column]
@@ -311,7 +311,7 @@ def _matrix(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
 
 
 def _gaussian(g: Graph, x: str, points: Array) -> str:
-    """Return a Gaussian kernel of width one, (n, r)."""
+    """Return a Gaussian kernel of unit width, (n, r)."""
     middle = points.mean(axis=0)
     x, points = g("Sub", x, g.constant(middle[None])), points - middle
     inner, row_squares = g("MatMul", x, g.constant(points.T)), g("ReduceSum", g("Mul", x, x), g.constant([1], np.int64))
@@ -353,7 +353,7 @@ def _by_columns(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
 
 
 def _predictions(g: Graph, program: Program, scores: str, helper: ModuleType, kinds: Any) -> list[Any]:
-    """Add what the scores predict to the graph, and return the outputs."""
+    """Add the predictions to the graph, and return the outputs."""
     if program.classes is None:
         value = g("Exp", scores) if program.link == "exp" else scores
         if program.link == "sort":

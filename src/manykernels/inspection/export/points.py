@@ -22,7 +22,7 @@ EXPORTED = "Gaussian, Matern, Laplacian, periodic, linear, polynomial, overlap, 
 
 
 def kernel_term(columns: Columns, m: int) -> KernelTerm:
-    """Return a kernel of several columns with the points, compared with what the model computes."""
+    """Return a kernel of several columns with the points, compared with the values of the model."""
     spec, positions = columns.table.specs[m], columns.table.positions[m]
     encodings = [columns.encodings[column] for column in positions]
     numeric = [encoding.read_as == "number" for encoding in encodings]
@@ -109,7 +109,7 @@ def weights_of(columns: Columns, m: int) -> Array:
 
 
 def expression(spec: Any, name: str, n_columns: int) -> dict[str, Any]:
-    """Return a kernel as exported programs compute it."""
+    """Return a kernel in the form of exported programs."""
 
     def of(part: Any, width: int = n_columns) -> dict[str, Any]:
         return expression(part, name, width)

@@ -1,4 +1,4 @@
-"""What an exported model computes: polynomials on cells, tables of categories, kernels with points."""
+"""The content of an exported model: polynomials on cells, tables of categories, kernels with points."""
 
 import re
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ OTHER = "\0 none of these"  # a category that no table has
 
 @dataclass(frozen=True)
 class Axis:
-    """One column as a term reads it.
+    """A column in the form of a term.
 
-    Kinds: ``"pieces"`` of equal length or, if there are edges, between these, ``"steps"`` between edges, ``"boolean"``,
-    ``"numbers"`` that are equal or not, and ``"levels"`` of categories, which are compared as text.
+    Kinds: ``"pieces"`` of equal length or, with edges, between edges, ``"steps"`` between edges, ``"boolean"``,
+    ``"numbers"`` compared for equality, and ``"levels"`` of categories, compared as text.
     """
 
     column: str
@@ -46,7 +46,7 @@ class Axis:
         return SMOOTH if self.kind == "pieces" else 1
 
     def plain(self) -> dict[str, Any]:
-        """Return the axis as exported programs read it."""
+        """Return the axis in the form of exported programs."""
         values: dict[str, Any] = {"column": self.column, "kind": self.kind}
         if self.kind == "pieces":
             ends = {"low": self.low, "high": self.high, "n_pieces": self.n_pieces}
@@ -63,7 +63,7 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A function of one or few columns: polynomials on the cells of the axes."""
+    """A function of few columns: polynomials on the cells of the axes."""
 
     axes: tuple[Axis, ...]
     coefficients: Array  # (cells, monomials, K) float64: NaN where a row must not have that cell
@@ -71,7 +71,7 @@ class Term:
     beyond: float = 0.0  # the same far beyond the pieces, as a share of the function where that is larger than one
 
     def plain(self) -> dict[str, Any]:
-        """Return the term as exported programs read it."""
+        """Return the term in the form of exported programs."""
         return {"axes": [axis.plain() for axis in self.axes], "coefficients": self.coefficients.tolist()}
 
 
@@ -92,11 +92,11 @@ class KernelTerm:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns that the kernel reads."""
+        """Columns read by the kernel."""
         return tuple(axis.column for axis in self.axes)
 
     def plain(self) -> dict[str, Any]:
-        """Return the term as exported programs read it."""
+        """Return the term in the form of exported programs."""
         arrays = {name: getattr(self, name).tolist() for name in ("means", "scales", "points", "coefficients")}
         readers = [
             {"column": axis.column}
@@ -110,7 +110,7 @@ class KernelTerm:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What a fitted model computes."""
+    """The computation of a fitted model."""
 
     columns: tuple[str, ...]  # that it reads
     features: tuple[str, ...]  # all columns of the model
@@ -134,7 +134,7 @@ class Program:
 
     @property
     def error(self) -> float:
-        """Sum of the largest differences of terms: what a score may differ by within the ranges of the columns."""
+        """Sum of the largest differences of terms: the error bound of a score within the ranges of the columns."""
         return float(sum(part.error for part in self.parts))
 
     def plain(self) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class Program:
 
 
 def nodes_of(axis: Axis, inside: Array) -> list[list[Any]]:
-    """Return values in every cell of an axis: of pieces at the places, of others one a cell."""
+    """Return values in every cell of an axis: several per piece, else one per cell."""
     if axis.kind == "boolean":
         return [[0.0], [1.0], [np.nan]]
     if axis.kind == "steps":
@@ -182,7 +182,7 @@ def score_names(program: Program) -> list[str]:
 
 
 def written_forms(levels: Sequence[Any]) -> dict[str, int]:
-    """Return the position of every category by the texts that stand for it, for example "1" and "1.0" of a number."""
+    """Return the position of every category by equivalent texts, for example "1" and "1.0" for a number."""
     forms = texts_of(levels)
     for text, place in list(forms.items()):
         if re.fullmatch(r"-?\d+", text):

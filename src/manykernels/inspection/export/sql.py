@@ -1,7 +1,7 @@
-"""Programs as one SQL statement, which SQLite and DuckDB run.
+"""Programs as a single SQL statement for SQLite and DuckDB.
 
-Names of columns and tables, levels and classes come from tables of others: they stand in the statement as quoted
-identifiers and literals only, and in the comments with every control character escaped.
+Names of columns and tables, levels and classes are untrusted: they appear in the statement as quoted identifiers and
+literals only, and in the comments with every control character escaped.
 """
 
 import re
@@ -22,11 +22,11 @@ TRUE = "'1', '1.0', 'true', 't'"  # as databases write it
 
 
 def as_sql(program: Program, about: Sequence[str], table: str) -> str:
-    """Return a statement that selects the columns of a table, the scores of the rows and what they predict.
+    """Return a statement for the columns of a table, the scores and the predictions.
 
-    It reads as SQLite and DuckDB do, and uses ``exp`` only for probabilities and logarithmic links. The table has the
-    columns by the names that the model knows; the program has no kernels of many columns. Scores are computed where no
-    column of the table can be mistaken for them.
+    The statement uses the common dialect of SQLite and DuckDB, with ``exp`` only for probabilities and logarithmic
+    links. The table has the columns by the names of the model; the program has no kernels of many columns. Scores are
+    computed in a scope without the columns of the table.
     """
     _check_names(program, table)
     prefix = ""  # of the tables of the statement, none of which is that of the rows
@@ -88,10 +88,10 @@ def _check_names(program: Program, table: str) -> None:
 
 
 def output_names(program: Program) -> dict[str, str]:
-    """Return the names of the columns that a statement adds, scores first, by their usual names.
+    """Return the names of the columns added by a statement, scores first.
 
-    No name is that of a column which the model knows, nor one of the twice, in upper or lower case: a model that knows
-    a column ``score`` gets ``model_score``.
+    Names are unique and differ from the columns of the model, ignoring case: a model with a column ``score`` gets
+    ``model_score``.
     """
     wanted = [*score_names(program)]
     if program.classes is not None:
@@ -158,11 +158,10 @@ def _table_of(name: str, term: Term) -> str:
 
 
 def _days_of(name: str, column: str, table: str) -> str:
-    """Return common tables that give the days since 1970-01-01 of every date of a column.
+    """Return common tables with the days since 1970-01-01 of every date of a column.
 
-    A date is text for SQLite, which would take the year for a number of days, and a type for DuckDB, which has no order
-    with numbers; cast to text both read 2024-01-31 12:30:00. Years begin in March, so the day that some have comes
-    last.
+    A date is text in SQLite and a type in DuckDB; cast to text both read 2024-01-31 12:30:00. Years begin in March, so
+    leap days come last.
     """
     part, is_date = "CAST('0' || substr(written, {}, {}) AS INTEGER)", "substr(written, 5, 1) || substr(written, 8, 1)"
     y, m, d, hour, minute, second = (
@@ -183,7 +182,7 @@ def _days_of(name: str, column: str, table: str) -> str:
 
 
 def _lengths(axis: Axis) -> Array:
-    """Return the lengths of the cells of an axis, in the unit: those between edges are given, others are one."""
+    """Return the lengths of the cells of an axis, in the unit: between edges as given, else 1."""
     if axis.kind != "pieces" or not axis.edges:
         return np.ones(axis.n_cells)
     outer = (axis.high - axis.low) / axis.n_pieces
@@ -205,7 +204,7 @@ def _read(axis: Axis, dates: Mapping[str, str]) -> str:
 
 
 def _scaled(axis: Axis, dates: Mapping[str, str]) -> str:
-    """Return a number in pieces from the lower end of an axis, or as it is where there are edges."""
+    """Return a number in pieces from the lower end of an axis, or unchanged for edges."""
     if axis.edges:
         return f"CAST({_read(axis, dates)} AS DOUBLE)"
     step = (axis.high - axis.low) / axis.n_pieces
@@ -214,7 +213,7 @@ def _scaled(axis: Axis, dates: Mapping[str, str]) -> str:
 
 
 def _cell(axis: Axis, dates: Mapping[str, str]) -> str:
-    """Return which cell of an axis a row is in."""
+    """Return the cell of a row on an axis."""
     column, n = _read(axis, dates), axis.n_cells
     value = f"CAST({column} AS DOUBLE)"
     match axis.kind:
@@ -248,7 +247,7 @@ def _cell(axis: Axis, dates: Mapping[str, str]) -> str:
 
 
 def _piece(value: str, edges: Sequence[float]) -> str:
-    """Return the end of a CASE that finds the piece between edges: first a group of pieces, then one of the group."""
+    """Return the end of a CASE for the piece between edges: first a group of pieces, then a piece of the group."""
     n = len(edges) - 1
     size = max(round(n**0.5), 1)
     groups = []
@@ -263,7 +262,7 @@ def _piece(value: str, edges: Sequence[float]) -> str:
 
 
 def _sum_of(name: str, term: Term, k: int, dates: Mapping[str, str]) -> str:
-    """Return what a term adds to a score, by Horner's rule along each axis."""
+    """Return the contribution of a term to a score, by Horner's rule along every axis."""
     shape = [axis.degree for axis in term.axes]
     flat = [f"{name}.c{k}_{a}" for a in range(term.coefficients.shape[1])]
     for place in reversed(range(len(shape))):
@@ -277,7 +276,7 @@ def _sum_of(name: str, term: Term, k: int, dates: Mapping[str, str]) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number as SQL reads it: large whole ones as integers, since SQLite rounds their decimals wrongly."""
+    """Return a number for SQL: large whole numbers as integers, since SQLite rounds their decimals wrongly."""
     if 2**53 <= abs(value) < 2**63 and value == int(value):
         return f"CAST({int(value)} AS DOUBLE)"
     return "NULL" if value != value else repr(float(value))

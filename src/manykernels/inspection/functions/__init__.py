@@ -1,1 +1,1 @@
-"""What the learned functions look like."""
+"""The shape of the learned functions."""

@@ -1,8 +1,8 @@
-"""Shape functions: what an additive model adds for every value of a column, beside how many rows have such values.
+"""Shape functions: the contribution of a column in an additive model, with the density of the rows.
 
-How sure they are, the shade beside them says: a posterior at the learned weights, or refits to rows drawn anew.
+Bands show the uncertainty: a posterior at the learned weights, or bootstrap refits.
 
-Of a column of sequences there is no curve: which words speak for a score, and which places change it.
+For a column of sequences, the effects of words and of places replace the curve.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ def bootstrap_refits(
 ) -> list[Any]:
     r"""Return refits of an estimator to rows drawn anew with replacement: a bootstrap of the functions.
 
-    The standard deviation of a function :math:`g` at a value is that over the refits,
-    :math:`\big(\tfrac{1}{B - 1} \sum_b (g_b - \bar g)^2\big)^{1/2}`, which displays take as ``bands``. It holds for any
-    loss and any penalty, also where there is no posterior: margins, quantiles, hazards.
+    The standard deviation of a function :math:`g` at a value over the refits is, :math:`\big(\tfrac{1}{B - 1} \sum_b
+    (g_b - \bar g)^2\big)^{1/2}`, which displays take as ``bands``. The method applies to any loss and penalty, also
+    without a posterior: margins, quantiles, hazards.
 
     Parameters
     ----------
-    estimator : fitted estimator, or a Pipeline that ends in one
-        It is not changed. Of a pipeline the last step is fitted again, on what the fitted steps before it say. A search
-        searches again in every refit: give the plain twin with the strength found, where that takes too long.
+    estimator : fitted estimator, or a Pipeline with such a last step
+        Unchanged by the call. The last step of a pipeline is refitted on the output of the earlier steps. A search is
+        repeated in every refit; pass the plain estimator with the chosen strength to save time.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
         Training samples.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
         Their targets.
     n_refits : int, default=30
-        Fits; at least 2. The error of a standard deviation is about ``1 / sqrt(2 * n_refits)`` of it.
+        Fits; at least 2. The error of a standard deviation is about ``1 / sqrt(2 * n_refits)``, relative.
     random_state : int, RandomState instance or None, default=None
-        Of the rows drawn, from every class as many as it has.
+        Seed of the stratified bootstrap.
 
     Returns
     -------
@@ -84,10 +84,9 @@ def bootstrap_refits(
 
     Notes
     -----
-    A row counts as often as it is drawn, as a sample weight. Every refit learns widths, standardization and weights of
-    the kernels anew, so bands know of the selection, which a posterior at the learned weights takes for granted. They
-    are around what the penalty leaves of the truth: a curve that is shrunk is shrunk in all refits, and the bands are
-    too narrow by that.
+    The multiplicity of a row is the sample weight. Every refit learns widths, standardization and weights of the
+    kernels anew, so bands include the selection, unlike a posterior at the learned weights. The bands ignore the bias
+    of the penalty: shrinkage is the same in all refits, and the bands are too narrow by the bias.
 
     References
     ----------
@@ -128,7 +127,7 @@ def bootstrap_refits(
 
 
 def spread_of(estimator: BaseEstimator, target: Hashable, bands: object) -> Spread | None:
-    """Return what measures how sure functions are, as ``bands`` of a display asks: a posterior, refits, or nothing."""
+    """Return the measure of uncertainty requested by ``bands`` of a display: a posterior, refits, or nothing."""
     if bands is False:
         return None
     if bands is True:
@@ -167,11 +166,10 @@ SHARE_FOR_DENSITY = 0.18  # of the height of the axes
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ShapeDisplay(draw.Display):
-    r"""One curve a column: :math:`g_j(x) = \sum_{m:\, \text{kernel } m \text{ acts on } j \text{ alone}} f_m(x)`.
+    r"""A curve per column: :math:`g_j(x) = \sum_{m:\, \text{kernel } m \text{ acts on } j \text{ alone}} f_m(x)`.
 
-    With kernels on single columns the model is additive, and the curves are all of it: the score of a row is the sum of
-    the values on them and a constant. Kernels of several columns have no part in them; ``left_out`` names those in the
-    model. Make it with :meth:`from_estimator`.
+    With kernels on single columns the model is additive, and the score of a row is the sum of the curves and a
+    constant. Kernels of several columns are excluded; ``left_out`` has the names. Create with :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -183,7 +181,7 @@ class ShapeDisplay(draw.Display):
     target : str
         Class or output, where there are several.
     effect : str
-        What a positive effect speaks for: the class, or "added to the score".
+        Meaning of a positive effect: the class, or "added to the score".
 
     Examples
     --------
@@ -218,13 +216,13 @@ class ShapeDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline that ends in one
+        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline with such a last step
             Fitted on columns, not on precomputed kernels.
         X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, for example those of training: they say which values occur. Of a pipeline the curves are those of the
-            columns that the last step gets.
+            Rows with the occurring values, for example the training rows. For a pipeline the curves use the input
+            columns of the last step.
         columns : sequence of str or None, default=None
-            Columns to show; None takes those whose function varies most.
+            Columns to show; None takes the most variable functions.
         top : int, default=6
             Most columns to show if ``columns`` is None.
         n_points : int, default=100
@@ -233,9 +231,9 @@ class ShapeDisplay(draw.Display):
             The class or output, needed where there are several.
         bands : bool or list of fitted estimators, default=False
             Whether to measure the uncertainty of the curves, by the posterior of a Gaussian process at the learned
-            weights (Laplace's approximation for the losses "logistic" and "poisson"). It is plug-in: bands are drawn as
-            if the weights had been known. For other losses, and for bands that know of the selection, the models that
-            :func:`manykernels.inspection.bootstrap_refits` gives.
+            weights (Laplace's approximation for the losses "logistic" and "poisson"). The bands are plug-in: they
+            ignore the uncertainty of the weights. For other losses, and for bands with the selection, pass the result
+            of :func:`manykernels.inspection.bootstrap_refits`.
 
         Raises
         ------
@@ -281,9 +279,9 @@ class ShapeDisplay(draw.Display):
         Parameters
         ----------
         figure : matplotlib Figure, SubFigure or None, default=None
-            Empty figure to draw into; None makes one.
+            Empty figure to draw into; None creates a figure.
         n_columns : int, default=3
-            Most curves beside each other.
+            Maximum number of curves per row.
         **line_style
             Passed to ``Axes.plot``.
         """
@@ -318,7 +316,7 @@ class ShapeDisplay(draw.Display):
 
 
 def active_columns(estimator: BaseEstimator) -> list[str]:
-    """Return the columns that kernels with weight act on alone, those of the largest norms first."""
+    """Return the columns with active single-column kernels, sorted by norm."""
     table, known = kernel_table(estimator), set(known_features(estimator))
     sums = table[np.asarray(table["weight"]) > 0].groupby("columns")["norm"].sum()
     return [str(name) for name in sums.sort_values(ascending=False, kind="stable").index if name in known]
@@ -332,7 +330,7 @@ def _grid(figure: Figure | SubFigure, n_parts: int, most_columns: int) -> tuple[
 
 
 def rows_of(estimator: BaseEstimator, X: TableLike) -> pd.DataFrame:
-    """Return the rows as a DataFrame with the names that the estimator knows: columns without names by their places."""
+    """Return the rows as a DataFrame with the names of the estimator; unnamed columns by position."""
     table = Table.of(X)
     named = table.columns is not None and hasattr(estimator, "feature_names_in_")
     if not named and table.n_columns != estimator.n_features_in_:
@@ -351,7 +349,7 @@ def effects_at(
     target: Hashable,
     mean: Array,
 ) -> tuple[Array, Any]:
-    """Return what some kernels add at values of their columns, less the mean, and the rows that have the values."""
+    """Return the effects of some kernels at values of their columns, centered, and the rows with the values."""
     # The other columns do not matter: of the parts of these rows only those of these kernels are taken.
     probe = rows.iloc[np.zeros(len(mean), dtype=int)].reset_index(drop=True)
     for name, values in points.items():
@@ -365,7 +363,7 @@ def effects_at(
 
 
 def values_of(values: pd.Series, n_points: int) -> tuple[Any, Array]:
-    """Return values of a column and the share of the rows that are nearest to each."""
+    """Return values of a column and the share of the nearest rows for every value."""
     present = values.dropna()
     if is_datetime64_any_dtype(values.dtype):
         start = present.min()
@@ -394,7 +392,7 @@ def _spread(shape: pd.DataFrame) -> float:
 
 
 def short_dates(axis: Axis) -> None:
-    """Write few dates along an axis, every no longer than it must be."""
+    """Write few dates along an axis, in the shortest form."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     places = AutoDateLocator(minticks=2, maxticks=4)
@@ -440,21 +438,20 @@ NO_WORDS = pd.DataFrame({"word": [], "effect": [], "share": []})
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SequenceDisplay(draw.Display):
-    r"""What a column of sequences adds to the score, by the words in it and by the places of the letters.
+    r"""The contribution of a column of sequences to the score, by words and by places.
 
-    The effect of a word is what the kernels of the column add for a sequence that shows nothing but the word. The
-    effect of a place is the root of the mean square of how much the score changes when another letter stands there,
-    over some sequences and all other letters (mutagenesis in silico). Make it with :meth:`from_estimator`; ``plot``
-    takes ``kind``, "words" or "places".
+    The effect of a word is the contribution of the kernels of the column for a sequence of the word alone. The effect
+    of a place is the root mean square change of the score under substitution of a letter, over some sequences and all
+    letters (mutagenesis in silico). Create with :meth:`from_estimator`; ``plot`` takes ``kind``, "words" or "places".
 
     Parameters
     ----------
     words : DataFrame
-        ``word``, ``effect``, and ``share``, that of the sequences which have it; the strongest effects first.
+        ``word``, ``effect``, and ``share`` of the sequences with the word; the strongest effects first.
     places : DataFrame
         ``place``, counted from 0, and ``effect``.
     name, effect : str
-        Of the column, and what a positive effect of a word speaks for.
+        Of the column, and the meaning of a positive effect.
 
     Examples
     --------
@@ -497,22 +494,21 @@ class SequenceDisplay(draw.Display):
         n_words: int = 1000,
         target: Hashable = None,
     ) -> Self:
-        """Evaluate a model at words, and at sequences of which one letter is another one.
+        """Evaluate a model at words, and at sequences with a substituted letter.
 
         Parameters
         ----------
-        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline that ends in one
+        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline with such a last step
         X : DataFrame
-            Rows, for example those of training.
+            Rows, for example the training rows.
         column : str, optional
-            The column of sequences; None takes the only one that kernels of k-mers read.
+            The column of sequences; None takes the only column of k-mer kernels.
         length : int, optional
-            Letters of a word; None takes those of the longest k-mers with a weight whose places do not matter, 12 at
-            most. If there are none, there are no words.
+            Letters of a word; None takes the longest selected k-mers independent of place, at most 12, or no words.
         n_rows : int, default=100
-            Sequences in which letters are changed, the first ones.
+            Number of sequences for substitutions.
         n_words : int, default=1000
-            Words, those that most sequences have.
+            Maximum number of words, by frequency.
         target : label, int or None, default=None
             The class or output, needed where there are several.
 
@@ -549,7 +545,7 @@ class SequenceDisplay(draw.Display):
         return (6.0, 0.8 + 0.3 * SHOWN_WORDS) if self._kind(kind) == "words" else (8.0, 3.0)
 
     def _kind(self, kind: str | None) -> str:
-        """Return what to draw: words if there are any."""
+        """Return the kind of plot: words if there are any."""
         if kind is not None:
             check_choice(kind, KINDS, "kind")
         return kind or ("words" if len(self.words) else "places")
@@ -575,7 +571,7 @@ class SequenceDisplay(draw.Display):
 
 
 def _effects(model: BaseEstimator, rows: pd.DataFrame, kernels: Iterable[int], target: Hashable) -> Array:
-    """Return what some kernels add to the score of rows, (n,)."""
+    """Return the contribution of some kernels to the score of rows, (n,)."""
     parts, _ = for_target(model, model.decompose(rows), target)
     return np.asarray(parts[list(kernels)].sum(axis=0))
 
@@ -589,7 +585,7 @@ def _words(
     most: int,
     target: Hashable,
 ) -> pd.DataFrame:
-    """Return the effects of the words that most sequences have."""
+    """Return the effects of the most frequent words."""
     free = {m: spec for m, spec in kernels.items() if not spec.positional}
     if not free:
         return NO_WORDS

@@ -1,4 +1,4 @@
-"""Surfaces: what the kernels of a pair of columns add for each of their values, without what each adds by itself."""
+"""Surfaces: the joint effects of pairs of columns, without the effects of single columns."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 class SurfaceDisplay(draw.Display):
     r"""What a pair of columns adds: :math:`g(x, z) = \sum_{m:\, \text{kernel } m \text{ acts on both}} f_m(x, z)`.
 
-    With the kernels of :meth:`KernelBank.interactions` these are pure interactions. Make it with
-    :meth:`from_estimator`, whose ``at`` holds a third column and more at a value each: slices of products of these.
+    With the kernels of :meth:`KernelBank.interactions` the surfaces are pure interactions. Create with
+    :meth:`from_estimator`; ``at`` fixes further columns, for slices of higher products.
 
     ``plot`` takes ``cmap``, diverging colors around zero (None: orange adds, blue takes away, zero is the background),
-    ``colorbar``, and ``limit``, the effect that has the full color, so that several surfaces compare.
+    ``colorbar``, and ``limit``, the effect of the full color, for comparable surfaces.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class SurfaceDisplay(draw.Display):
     names : tuple of str
         Of the two columns.
     effect : str
-        What a positive effect speaks for: the class, or "added to the score".
+        Meaning of a positive effect: the class, or "added to the score".
 
     Examples
     --------
@@ -75,26 +75,26 @@ class SurfaceDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline that ends in one
+        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline with such a last step
         X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, for example those of training: they say which values occur.
+            Rows, with the occurring values, for example the training rows.
         columns : pair of str or int, optional
-            Names or positions. None takes the pair whose kernels have the largest norms.
+            Names or positions. None takes the pair with the largest norm.
         at : dict of str or int to value, optional
-            Other columns and the value that each is held at: the kernels on the pair and on some or all of these are
-            shown, which of three columns is a slice. Without ``columns``, the pair is one that is multiplied by these.
+            Fixed values of further columns: shows the kernels on the pair and on some or all of the columns, a slice of
+            higher products. Without ``columns``, the pair is chosen among products with the columns.
         n_points : int, default=40
             Values of every numeric column.
         target : label, int or None, default=None
             The class or output, needed where there are several.
         bands : bool or list of fitted estimators, default=False
-            Whether to measure the uncertainty of the surface, as in :class:`ShapeDisplay`; pairs of values at which the
-            effect is within 1.96 standard deviations of zero are then marked.
+            Whether to measure the uncertainty of the surface, as in :class:`ShapeDisplay`; effects within 1.96 standard
+            deviations of zero are marked.
 
         Raises
         ------
         InvalidInputError
-            If the model has no kernel on two columns, or none on those asked for, or does not know a column.
+            Without a kernel on two columns, or on the given columns, or for an unknown column.
         """
         check_is_fitted(estimator)
         estimator, X = unwrapped(estimator, X)
@@ -160,12 +160,12 @@ class SurfaceDisplay(draw.Display):
 
 
 def _on_a_line(side: np.ndarray) -> bool:
-    """Return whether values are numbers or dates, which have distances."""
+    """Return whether values are numbers or dates, with distances."""
     return side.dtype != bool and (np.issubdtype(side.dtype, np.number) or np.issubdtype(side.dtype, np.datetime64))
 
 
 def _orange_and_blue(ax: Axes) -> Any:
-    """Return blue to orange, the less the effect the more of the background shines through, be it light or dark."""
+    """Return blue to orange; small effects approach the background, light or dark."""
     from matplotlib.colors import ListedColormap, to_rgb
 
     shades = np.linspace(-1.0, 1.0, 25)
@@ -175,13 +175,13 @@ def _orange_and_blue(ax: Axes) -> Any:
 
 
 def active_pairs(estimator: BaseEstimator) -> list[tuple[str, str]]:
-    """Return the pairs of columns that kernels with weight act on, those of the largest norms first."""
+    """Return the pairs of columns with active kernels, sorted by norm."""
     pairs = list(_labeled_sets(estimator, kernel_table(estimator), 2).values())
     return [(first, second) for at, (first, second) in enumerate(pairs) if (second, first) not in pairs[:at]]
 
 
 def _labeled_sets(estimator: BaseEstimator, table: pd.DataFrame, most: int) -> dict[str, tuple[str, ...]]:
-    """Return the columns of active kernels on two to ``most``, by their labels, those of the largest norms first."""
+    """Return the columns of active kernels on two to ``most`` columns, by label, sorted by norm."""
     known = set(known_features(estimator))
     sums = table[np.asarray(table["weight"]) > 0].groupby("columns")["norm"].sum()
     ordered = sums.sort_values(ascending=False, kind="stable").index

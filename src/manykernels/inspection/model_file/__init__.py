@@ -1,1 +1,1 @@
-"""One safe file a model: written and read without running code from it."""
+"""A safe file per model, written and read without running code from the file."""

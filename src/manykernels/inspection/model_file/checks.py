@@ -51,12 +51,12 @@ def wrong_floats(owner: object, **expected: tuple[int | None, ...] | None) -> It
 
 
 def unmet(conditions: Mapping[str, object]) -> Iterator[str]:
-    """Yield the names of what does not hold."""
+    """Yield the names of unmet conditions."""
     yield from (name for name, holds in conditions.items() if not holds)
 
 
 def is_float(value: object, shape: tuple[int | None, ...]) -> bool:
-    """Tell whether a value is a finite float64 array of a shape, in which None stands for any length."""
+    """Return whether a value is a finite float64 array of a shape; None stands for any length."""
     if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != len(shape):
         return False
     fits = all(length in (ANY, size) for size, length in zip(value.shape, shape, strict=True))
@@ -82,7 +82,7 @@ def is_index(value: object, length: int, size: int | None) -> bool:
 
 
 def all_are(values: Any, cls: type[Any], length: int | None = None) -> bool:
-    """Tell whether a tuple or list has items of one type only, and as many as asked for."""
+    """Return whether a tuple or list has items of a single type, in the expected number."""
     fits = isinstance(values, (tuple, list)) and length in (None, len(values))
     return fits and all(isinstance(value, cls) and not isinstance(value, bool) for value in values)
 
@@ -96,14 +96,14 @@ def is_number(value: object, size: int) -> bool:
 
 
 def check_parts(value: object) -> None:
-    """Raise ``ValueError`` naming the parts of an object that do not fit each other."""
+    """Raise ``ValueError`` with the names of inconsistent parts of an object."""
     wrong = [name for cls, parts in RULES.items() if isinstance(value, cls) for name in parts(value)]
     if wrong:
         raise ValueError(f"these parts do not fit the rest: {', '.join(wrong)}")
 
 
 def check_types(value: object) -> None:
-    """Raise ``ValueError`` naming the parts of an object not of the type that the class declares."""
+    """Raise ``ValueError`` with the names of parts of an undeclared type."""
     try:
         hints = get_type_hints(type(value), localns={"Array": Array})
     except NameError:  # a type that is imported for checking only; constructors check these
@@ -115,7 +115,7 @@ def check_types(value: object) -> None:
 
 
 def is_of(value: object, hint: Any) -> bool:
-    """Tell whether a value is of a declared type, as far as it can be looked up."""
+    """Return whether a value is of a declared type, as far as the type can be resolved."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(is_of(value, part) for part in inner)
@@ -164,7 +164,7 @@ def _table_kernels(kernels: TableKernels) -> Iterator[str]:
 
 
 def _is_encoding(encoding: Encoding) -> bool:
-    """Tell whether an encoding is one that a column may have."""
+    """Tell whether an encoding is a that per column may have."""
     levels = encoding.levels
     plain = isinstance(levels, tuple) and all(isinstance(level, (str, bool, int, float)) for level in levels)
     return encoding.kind in READ_AS and plain and len(set(levels)) == len(levels)
@@ -194,7 +194,7 @@ def _product_kernels(kernels: ProductKernels) -> Iterator[str]:
 
 
 def _wrong_rows(bank: FittedBank, rows: PreparedRows[Any]) -> Iterator[str]:
-    """Yield the parts of prepared rows not what the bank would have prepared."""
+    """Yield the inconsistent parts of prepared rows."""
     if not isinstance(rows, PreparedRows):
         yield "support"
         return
@@ -211,7 +211,7 @@ def _wrong_rows(bank: FittedBank, rows: PreparedRows[Any]) -> Iterator[str]:
 
 
 def _wrong_points(kernels: TableKernels, points: TablePoints) -> Iterator[str]:
-    """Yield the parts of points not those of the groups of kernels."""
+    """Yield the points that do not match the groups of kernels."""
     widths = [len(group.positions) if group.features is None else group.features.n_places for group in kernels.groups]
     shapes = [(points.n_samples, width) for width in widths]
     if points.keys != tuple(group.key for group in kernels.groups) or len(points.groups) != len(shapes):
@@ -223,7 +223,7 @@ def _wrong_points(kernels: TableKernels, points: TablePoints) -> Iterator[str]:
 
 
 def _wrong_stack_samples(kernels: StackKernels, samples: StackSamples) -> Iterator[str]:
-    """Yield the parts of samples that are none of the stack of kernels."""
+    """Yield the samples absent from the stack of kernels."""
     n_rows, places = samples.n_samples, samples.positions
     known = is_index(samples.kernel_ids, len(kernels.names), kernels.n_stack_kernels)
     yield from unmet({
@@ -234,7 +234,7 @@ def _wrong_stack_samples(kernels: StackKernels, samples: StackSamples) -> Iterat
 
 
 def _wrong_pairs(kernels: ProductKernels, data: MemberPairs) -> Iterator[str]:
-    """Yield the parts of pairs that are none of the members of kernels."""
+    """Yield the pairs with unknown members."""
     if (data.right is None) != (kernels.right is None):
         yield "support.right"
         return
@@ -287,7 +287,7 @@ def _expansion(expansion: Expansion) -> Iterator[str]:
 
 
 def _reads(function: object, n_columns: int) -> bool:
-    """Tell whether a function is one of so many columns."""
+    """Return whether a function reads the given number of columns."""
     if isinstance(function, FourierSeries):
         numbers = (function.middle, function.reach, function.omega)
         n = len(function.cosines)
@@ -312,7 +312,7 @@ def _reads(function: object, n_columns: int) -> bool:
 
 
 def _reads_cells(function: CellFunction, n_columns: int) -> bool:
-    """Tell whether a function on cells has a value in each, and reads so many columns."""
+    """Return whether a function on cells has a value in every cell, and reads the given number of columns."""
     parts = grid_parts(function.spec) if isinstance(function.spec, KernelSpec) else None
     if parts is None or not isinstance(function.levels, tuple) or len(parts) != len(function.levels):
         return False
@@ -380,7 +380,7 @@ def _model(model: BaseMKL) -> Iterator[str]:
 
 
 def _wrong_importances(model: BaseMKL, expansion: Expansion) -> Iterator[str]:
-    """Yield what is wrong of what rows left out lose."""
+    """Yield the errors in leave-one-out importances."""
     attributes, n_active = model.__dict__, expansion.active.size
     beyond = attributes.get("_beyond_noise")
     sizes = {"columns": len(units_of(expansion.bank, n_active)), "kernel": n_active}
@@ -415,7 +415,7 @@ def _fold_model(fold: FoldModel) -> Iterator[str]:
 
 
 def _wrong_samples(model: BaseMKL, expansion: Expansion, head: tuple[int, ...], n_samples: int) -> Iterator[str]:
-    """Yield the parts that tell of single samples and are wrong; models of factors may have none."""
+    """Yield the inconsistent parts with a value per sample; models of factors may have none."""
     if not expansion.of_samples:
         if "_band_rows" in model.__dict__:
             yield from _wrong_rows(expansion.bank, model._band_rows)

@@ -1,8 +1,8 @@
-"""The model file: a fitted estimator as arrays and a JSON document in a single file that is safe to open.
+"""The model file: a fitted estimator as arrays and a JSON document in a single file , safe to open.
 
-It is one zip archive of a JSON document and NumPy arrays, read without trusting it. Members are stored, not compressed,
-so a file never unfolds into more than its own size; array headers are checked against the bytes that follow before
-anything is allocated; nothing in the file is ever executed.
+A zip archive of a JSON document and NumPy arrays, read as untrusted input. Members are stored uncompressed, so a file
+never expands; array headers are checked against the available bytes before allocation; nothing in the file is ever
+executed.
 """
 
 import io
@@ -53,26 +53,26 @@ KEYS = {"format", "format_version", "library_version", "model", "metadata"}
 
 
 def save_model(estimator: BaseEstimator, path: str | Path, *, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted estimator to a single file that anyone can open without running code from it.
+    """Write a fitted estimator to a single file that opens without running code.
 
-    The file is a zip archive of ``model.json`` and NumPy arrays, without pickle. It holds the parameters, the active
-    kernels with their normalization, the support samples, and the solution with the certificate and history: all that
-    prediction and inspection need. Support samples are rows of the training data, so treat the file like them.
+    The file is a zip archive of ``model.json`` and NumPy arrays, without pickle. The content is the parameters, the
+    active kernels with their normalization, the support samples, and the solution with the certificate and history.
+    Support samples are rows of the training data, so protect the file accordingly.
 
     Parameters
     ----------
-    estimator : an estimator of the library, or a Pipeline with one among the steps
-        Fitted. Steps of other libraries are written by skops (the extra ``skops``), which pickles nothing either.
+    estimator : an estimator of the library, or a Pipeline with such a step
+        Fitted. Steps of other libraries are written by skops (the extra ``skops``), also without pickle.
     path : str or Path
-        File to write. An existing file is replaced once the new one is complete.
+        File to write. An existing file is replaced after completion.
     metadata : mapping of str to JSON value, optional
         Anything to keep along with the model, for instance the name of the target; see :func:`read_metadata`.
 
     Raises
     ------
     ModelFileError
-        If the estimator holds something that is no plain data (a function, an object of a class that
-        :func:`register_class` does not know), or the file cannot be written. Nothing is written then.
+        If the estimator holds something besides plain data (a function, an object of a class without
+        :func:`register_class`), or the file cannot be written. Nothing is written then.
     ImportError
         For a pipeline with steps of other libraries, if skops is missing.
     NotFittedError
@@ -119,7 +119,7 @@ def save_model(estimator: BaseEstimator, path: str | Path, *, metadata: Mapping[
 
 
 def _steps(pipeline: Pipeline) -> list[Any]:
-    """Return the steps, those of pipelines inside as well."""
+    """Return the steps, including steps of nested pipelines."""
     steps = [step for _, step in pipeline.steps]
     return [part for step in steps for part in (_steps(step) if isinstance(step, Pipeline) else [step])]
 
@@ -132,19 +132,19 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
     path : str or Path
         File written by :func:`save_model`.
     trusted : sequence of str, default=()
-        Of a pipeline: names of types of other libraries that you trust, beside those that skops trusts (NumPy, SciPy,
-        scikit-learn). The message of a refused file lists what it holds.
+        Of a pipeline: names of types of other libraries to trust, beside the types trusted by skops (NumPy, SciPy,
+        scikit-learn). The message of a refused file lists the types.
 
     Returns
     -------
     estimator or Pipeline
-        Fitted, of the class saved; it predicts exactly what the saved estimator predicted.
+        Fitted, of the class saved, with identical predictions.
 
     Raises
     ------
     ModelFileError
         If the file cannot be read, is no model file, is damaged or inconsistent, was written by a newer version, or
-        holds types that nobody trusts; the message says which.
+        holds untrusted types; the message has the reason.
     ImportError
         If the file holds a pipeline with steps of other libraries, and skops (the extra ``skops``) is missing.
 
@@ -183,7 +183,7 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
 
 
 def read_metadata(path: str | Path) -> dict[str, Any]:
-    """Return what was saved along with a model.
+    """Return the metadata saved with a model.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def _open(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _check_used(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` naming an array that a document does not refer to."""
+    """Raise ``ValueError`` with the name of an array without a reference in the document."""
     nodes: list[Any] = [document["model"], document["metadata"]]
     names: set[str] = set()
     while nodes:
@@ -260,7 +260,7 @@ def _check_used(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
 
 
 def write_archive(path: str | Path, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write a document and arrays to a single file; an existing file is replaced only once the new one is complete."""
+    """Write a document and arrays to a file; an existing file is replaced only after completion."""
     target = _as_path(path)
     text = json.dumps(document, allow_nan=False, indent=1, ensure_ascii=False)
     try:
@@ -276,7 +276,7 @@ def write_archive(path: str | Path, document: Mapping[str, Any], arrays: Mapping
 
 
 def _as_path(path: object) -> Path:
-    """Return a path, or say that something else was given: a number would be taken for an open file."""
+    """Return a path; reject numbers, which would be taken for an open file."""
     if not isinstance(path, (str, PathLike)):
         raise ModelFileError(f"A model file is given by its path, as str or Path, not by a {type(path).__name__}.")
     return Path(path)
@@ -288,7 +288,7 @@ def not_a_model(path: str | Path, why: str) -> ModelFileError:
 
 
 def damaged(path: str | Path, why: object) -> ModelFileError:
-    """Return the error for a model file that cannot be trusted."""
+    """Return the error for a damaged model file."""
     return ModelFileError(f"The model file {str(path)!r} is damaged: {why}. Save the model again.")
 
 
@@ -314,7 +314,7 @@ def _read_members(path: Path) -> dict[str, bytes]:
 
 
 def _size(path: Path) -> int:
-    """Return the size of a regular file; devices and pipes, which may never end, are refused unopened."""
+    """Return the size of a regular file; reject devices and pipes unopened."""
     try:
         status = path.stat()
     except ValueError as error:  # a name that no file system takes
@@ -325,12 +325,12 @@ def _size(path: Path) -> int:
 
 
 def _unreadable(path: Path, error: Exception) -> ModelFileError:
-    """Return the error for a file that the system does not give."""
+    """Return the error for an unreadable file."""
     return ModelFileError(f"The model file {str(path)!r} cannot be read: {reason(error)}.")
 
 
 def _check_members(path: Path, members: Sequence[zipfile.ZipInfo], size: int) -> None:
-    """Refuse foreign members, and members that unfold into more than the file."""
+    """Reject foreign members, and members that expand beyond the file."""
     names = [member.filename for member in members]
     if DOCUMENT not in names:
         raise not_a_model(path, f"the archive has no {DOCUMENT}")

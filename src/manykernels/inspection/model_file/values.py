@@ -1,14 +1,14 @@
 """Python values as JSON nodes plus arrays, and back: only values of registered classes, never code.
 
-JSON scalars and lists stand for themselves. Everything else is an object with one key that says what it is::
+JSON scalars and lists stand for themselves. Everything else is an object with a single key for the kind::
 
     {"array": name}   {"tuple": [...]}   {"dict": [[key, value], ...]}   {"float": "inf"}   {"slice": [...]}
     {"labels": [...]} (an object array of text and numbers)   {"table": {column: [...]}}   {"kernel": {...}}
     {"pipeline": [[name, step], ...]}   {"skops": name} (a step of another library, as bytes that skops wrote)
     {"PerFeature": {parameter: ...}} (an object of a registered class)
 
-An object is given by the arguments of the constructor, so every check of the constructor holds for files too; an
-estimator has the fitted attributes beside them. What a class declares of the types of the parts is checked.
+An object is stored as constructor arguments, so the checks of the constructor apply to files; an estimator adds the
+fitted attributes. Declared types are checked.
 """
 
 import inspect
@@ -65,7 +65,7 @@ SAFE = ("numpy.dtype",)
 
 
 def foreign_bytes(step: Any, where: str) -> bytes:
-    """Return a fitted step as skops writes it, or say why it cannot be saved."""
+    """Return a fitted step in the format of skops, or raise an error with the reason."""
     io_of_skops = _skops(f"{where} is a {type(step).__name__} of another library")
     try:
         written = bytes(io_of_skops.dumps(step))
@@ -99,7 +99,7 @@ def foreign_step(data: bytes, trusted: Sequence[str]) -> Any:
 
 
 def _skops(why: str) -> Any:
-    """Return the module of skops that reads and writes."""
+    """Return the input and output module of skops."""
     return optional_module("skops.io", f"{why}, which model files hold by skops.", "skops")
 
 
@@ -146,8 +146,8 @@ Class = TypeVar("Class", bound=type[Any])
 def register_class(own: Class) -> Class:
     """Let model files hold objects of a class of yours: a loss, a regularizer, a solver, an estimator.
 
-    A file says the name of the class and the arguments of the constructor, no code: whoever opens it must have imported
-    the module that registers the class. Kernels are registered by :func:`~manykernels.kernels.register_kernel` instead.
+    A file has the name of the class and the constructor arguments, no code: import the registering module before
+    loading. Kernels are registered by :func:`~manykernels.kernels.register_kernel` instead.
 
     Parameters
     ----------
@@ -157,12 +157,12 @@ def register_class(own: Class) -> Class:
     Returns
     -------
     type
-        The class, so this is a decorator.
+        The class, for use as a decorator.
 
     Raises
     ------
     InvalidInputError
-        If the class is of neither kind, or the name is that of another class.
+        For a class of another kind, or a name in use.
 
     Examples
     --------
@@ -188,13 +188,13 @@ def register_class(own: Class) -> Class:
 
 
 def known_classes() -> dict[str, type[Any]]:
-    """Return the classes whose objects a model file may hold, by name."""
+    """Return the classes allowed in a model file, by name."""
     registries = (LOSSES, COUPLED_LOSSES, REGULARIZERS, COMPOSED, SOLVERS)
     return {cls.__name__: cls for registry in registries for cls in registry.values()} | OURS | OF_USERS
 
 
 def is_known_estimator(name: str) -> bool:
-    """Tell whether a name is that of an estimator which a model file may hold."""
+    """Return whether a name belongs to an estimator allowed in a model file."""
     return name in ESTIMATORS or issubclass(OF_USERS.get(name, object), BaseEstimator)
 
 
@@ -204,7 +204,7 @@ def _parameters(cls: type[Any]) -> tuple[str, ...]:
 
 
 class Encoder:
-    """Turns values into nodes and collects the arrays that the refer to; one that occurs twice is kept once."""
+    """Converts values to nodes and collects the referenced arrays; repeated arrays are stored once."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, Array] = {}
@@ -213,7 +213,7 @@ class Encoder:
         self._classes = known_classes()
 
     def encode(self, value: object, where: str) -> Any:
-        """Return the node of ``value``; ``where`` says in messages what it is."""
+        """Return the node of ``value``; ``where`` names the value in messages."""
         if isinstance(value, np.generic):
             value = value.item()
         if isinstance(value, Status):
@@ -233,7 +233,7 @@ class Encoder:
         return self._container(value, where)
 
     def _step(self, step: Any, where: str) -> Any:
-        """Return the node of a step of a pipeline; what other libraries fit is written by skops."""
+        """Return the node of a step of a pipeline; skops writes steps of other libraries."""
         ours = isinstance(step, (str, Pipeline, type(None))) or type(step).__name__ in self._classes
         if ours or isinstance(step, BaseMKL):
             return self.encode(step, where)
@@ -287,7 +287,7 @@ class Encoder:
 
 
 def plain_kernel(kernel: KernelSpec, where: str) -> dict[str, Any]:
-    """Return a kernel as plain JSON, or say why it cannot be saved."""
+    """Return a kernel as plain JSON, or raise an error with the reason."""
     try:
         return json.loads(json.dumps(kernel.to_dict(), allow_nan=False))
     except InvalidInputError as error:
@@ -297,9 +297,9 @@ def plain_kernel(kernel: KernelSpec, where: str) -> dict[str, Any]:
 
 
 class Decoder:
-    """Turns nodes, which refer to arrays by name, back into values.
+    """Turns nodes with references to arrays back into values.
 
-    Steps of a pipeline may hold types of other libraries that skops trusts, and these ``trusted`` ones.
+    Steps of a pipeline may hold types trusted by skops, and the ``trusted`` types.
     """
 
     def __init__(self, arrays: Mapping[str, Array], trusted: Sequence[str] = ()) -> None:
@@ -322,7 +322,7 @@ class Decoder:
         }
 
     def decode(self, node: Any) -> Any:
-        """Return the value of a node; ``ValueError`` and the kin say that it has none."""
+        """Return the value of a node, or raise ``ValueError`` and related errors for invalid nodes."""
         if isinstance(node, list):
             return [self.decode(item) for item in node]
         if not isinstance(node, dict):

@@ -1,1 +1,1 @@
-"""What a fit found, as text."""
+"""The results of a fit as text."""

@@ -1,4 +1,4 @@
-"""What to distrust in a result: signs, in the data and in the fit, that numbers mean less than they seem to."""
+"""Reasons for doubt: signs, in the data and in the fit, of overstated results."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ MANY_LEVELS, FEW_COLUMNS = 0.1, 5  # levels of a category, as a share of the row
 
 @dataclass(frozen=True)
 class Case:
-    """Everything that a sign may look at."""
+    """The input of all signs."""
 
     model: BaseEstimator
     facts: MKLReport
@@ -58,7 +58,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Caveat:
-    """One reason for doubt."""
+    """A reason for doubt."""
 
     title: str
     text: str
@@ -66,7 +66,7 @@ class Caveat:
 
 
 def caveats_of(case: Case) -> list[Caveat]:
-    """Return the reasons for doubt that apply, the serious ones first."""
+    """Return the applicable reasons for doubt, the serious ones first."""
     found = [caveat for sign in SIGNS for caveat in sign(case)]
     return sorted(found, key=lambda caveat: not caveat.serious)
 
@@ -197,7 +197,7 @@ def _duplicates(case: Case) -> Iterator[Caveat]:
 
 
 def _widths(case: Case) -> Iterator[Caveat]:
-    """Tell of grids of widths whose end is the best."""
+    """Yield a caveat for grids of widths with the best width at an end."""
     if isinstance(case.read, Views) or no_columns(case.read) or not hasattr(last_step(case.model), "kernels"):
         return
     for name, side, share in ends_of_width_grids(last_step(case.model), case.read):
@@ -210,7 +210,7 @@ def _widths(case: Case) -> Iterator[Caveat]:
 
 
 def _order(case: Case) -> Iterator[Caveat]:
-    """Tell of rows in an order that folds of the report or of the search ignore."""
+    """Yield a caveat for ordered rows that folds of the report or of the search ignore."""
     searches, cv = isinstance(last_step(case.model), CrossValidated), getattr(last_step(case.model), "cv", None)
     name = "" if no_columns(case.X) else date_order(as_frame(case.X))
     report_mixes, search_mixes = case.evaluation.mixes_rows, searches and mixes_times(cv)

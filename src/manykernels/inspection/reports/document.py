@@ -1,6 +1,6 @@
-"""The report as a single file: everything computed, put into a template that escapes every text.
+"""The report as a single file: computed values in a template with escaped text.
 
-First what a report tells, as plain values: the question, the data, the selection, and how to do it again.
+First the content as plain values: the question, the data, the selection, and the program.
 """
 
 import inspect
@@ -91,7 +91,7 @@ def bars_of(values: pd.Series, most: int, texts: Sequence[str], notes: Sequence[
 
 
 def question_of(model: BaseEstimator, task: str, target: str) -> str:
-    """Return what the model answers, as a question."""
+    """Return the question answered by the model."""
     about = f'"{target}"' if target else "the target"
     if task == "classification":
         labels = [str(label) for label in model.classes_]
@@ -149,7 +149,7 @@ class Confusion:
 
 
 def confusion(truth: np.ndarray, predicted: np.ndarray) -> Confusion:
-    """Return the confusion matrix of the classes that are confused most, all if they are few."""
+    """Return the confusion matrix of the most confused classes, or of all few classes."""
     labels = np.unique(np.concatenate([truth, predicted]))
     codes = {label: code for code, label in enumerate(labels.tolist())}
     counts = np.zeros((len(labels), len(labels)), dtype=int)
@@ -164,7 +164,7 @@ def confusion(truth: np.ndarray, predicted: np.ndarray) -> Confusion:
 
 
 def target_facts(y: np.ndarray, task: str) -> list[tuple[str, str]]:
-    """Return what a picture of the target does not tell: of survival, how many events there are."""
+    """Return facts beside the picture of the target: for survival, the number of events."""
     if task != SURVIVAL:
         return []
     events, strata = int(y["event"].sum()), len(np.unique(y["stratum"]))
@@ -187,7 +187,7 @@ def view_bars(model: BaseEstimator) -> Bars:
 
 
 def importance_bars(evaluation: Evaluation) -> Bars | None:
-    """Return what predictions of unseen rows lose without every view or column, if known."""
+    """Return the drop in score on unseen rows per view or column, if known."""
     table = evaluation.importance
     if table is None or table.empty:
         return None
@@ -200,9 +200,9 @@ def importance_bars(evaluation: Evaluation) -> Bars | None:
 
 
 def tests_of(model: Any, X: Any, y: Array, seed: int) -> tuple[list[tuple[str, str, str]], int] | None:
-    """Return name, p-value and q-value of views or columns, the smallest first, and the number of rows they are from.
+    """Return name, p-value and q-value of views or columns, the smallest first, and the number of rows.
 
-    None for models that find their kernels, and where kernels are many or cannot be tested.
+    None for models with learned kernels, and for many or untestable kernels.
     """
     if not hasattr(model, "kernels") or len(model.kernel_names_) > MOST_TESTED:
         return None
@@ -224,7 +224,7 @@ def _chance(p: float) -> str:
 
 
 def kernel_bars(model: BaseEstimator, evaluation: Evaluation) -> tuple[Bars, list[int | None]]:
-    """Return the kernels with weight, and in how many refits each was selected."""
+    """Return the selected kernels with the number of refits that selected them."""
     table = kernel_table(model)
     used = table[table["weight"] > 0].sort_values("norm_share", ascending=False, kind="stable")
     again = evaluation.selected_again
@@ -236,7 +236,7 @@ def kernel_bars(model: BaseEstimator, evaluation: Evaluation) -> tuple[Bars, lis
 
 
 def versions() -> list[tuple[str, str]]:
-    """Return what the report was made with."""
+    """Return the versions of the software."""
     found = [("Python", platform.python_version()), ("system", f"{platform.system()} {platform.machine()}")]
     for name in PACKAGES:
         try:
@@ -247,7 +247,7 @@ def versions() -> list[tuple[str, str]]:
 
 
 def code_of(model: BaseEstimator, target: str, held_out: bool, options: dict[str, Any]) -> str:
-    """Return a program that does it again from the same table; options are those of the report."""
+    """Return a program that repeats the fit and the report from the same table, with the same options."""
     given = "".join(f", {name}={_option(name, value)}" for name, value in options.items())
     given = (", X_test=X_test, y_test=y_test" if held_out else "") + given
     try:
@@ -275,13 +275,13 @@ def code_of(model: BaseEstimator, target: str, held_out: bool, options: dict[str
 
 
 def _splits_by_groups(model: BaseEstimator) -> bool:
-    """Whether the folds of a search keep groups together, which it is to be given."""
+    """Return whether the folds of a search need groups."""
     routing = getattr(getattr(model, "cv", None), "get_metadata_routing", None)
     return routing is not None and bool(routing().split.requests.get("groups"))
 
 
 def _option(name: str, value: object) -> str:
-    """Return a number or None unchanged, and the name of anything else: whoever made the report has it."""
+    """Return a number or None unchanged, and the name of anything else, known to the author of the report."""
     return repr(value) if value is None or isinstance(value, (bool, int, float, str)) else name
 
 
@@ -289,11 +289,11 @@ def _option(name: str, value: object) -> str:
 
 
 class NotAProgramError(ValueError):
-    """An object that cannot be written as an expression; the message names it."""
+    """An object without an expression; the message names the object."""
 
 
 def program_of(value: object) -> tuple[list[str], str]:
-    """Return lines that import names, and an expression of the names that makes an object anew."""
+    """Return lines of imports, and an expression that creates an object anew."""
     names: dict[str, set[str]] = {}
     expression = _expression(value, names)
     lines = [f"from {module} import {', '.join(sorted(used))}" for module, used in sorted(names.items()) if used]
@@ -301,7 +301,7 @@ def program_of(value: object) -> tuple[list[str], str]:
 
 
 def _expression(value: object, names: dict[str, set[str]]) -> str:
-    """Return an expression, and note the names that it needs by the modules that they come from."""
+    """Return an expression, and record the imported names by module."""
     if isinstance(value, np.generic):
         return _expression(value.item(), names)
     if isinstance(value, float):
@@ -329,7 +329,7 @@ def _expression(value: object, names: dict[str, set[str]]) -> str:
 
 
 def _call(value: object, names: dict[str, set[str]]) -> str:
-    """Return the call of a constructor with what differs from the defaults."""
+    """Return the constructor call with the nondefault arguments."""
     arguments, signature = _arguments(value), inspect.signature(type(value)).parameters
     given = {
         name: one
@@ -341,7 +341,7 @@ def _call(value: object, names: dict[str, set[str]]) -> str:
 
 
 def _arguments(value: object) -> dict[str, Any]:
-    """Return what the constructor of an object was given."""
+    """Return the constructor arguments of an object."""
     if isinstance(value, BaseEstimator):
         return dict(value.get_params(deep=False))
     if is_dataclass(value):
@@ -362,7 +362,7 @@ def _same(value: object, default: object) -> bool:
 
 
 def _name(thing: Callable[..., object], names: dict[str, set[str]]) -> str:
-    """Return the name of a function or class, and note the outermost public module that has it."""
+    """Return the name of a function or class, and record the outermost public module."""
     name, module = thing.__name__, str(thing.__module__)
     parts = module.split(".")
     for length in range(1, len(parts) + 1):
@@ -374,7 +374,7 @@ def _name(thing: Callable[..., object], names: dict[str, set[str]]) -> str:
 
 
 def _joined(start: str, parts: list[str], end: str) -> str:
-    """Return parts in a single line, or in one each."""
+    """Return parts in a single line, or in a line each."""
     line = start + ", ".join(parts) + end
     if len(line) <= MOST_IN_LINE and "\n" not in line:
         return line
@@ -397,33 +397,33 @@ def report(
     n_draws: int = 1000,
     random_state: int = 0,
 ) -> Path:
-    """Write all there is to say about a fitted model into one HTML file that needs no network.
+    """Write a complete report on a fitted model into a single offline HTML file.
 
-    The file tells the question, the data, how well the model predicts beside simpler models, what was selected and how
-    sure that is, what was proved about the optimization, what to distrust, and how to do it again.
+    The report has the question, the data, scores beside simpler models, the selection with the stability, the
+    certificate of the optimization, reasons for doubt, and a program to repeat the analysis.
 
     Parameters
     ----------
     model : MKLClassifier, MKLRegressor, MKLSurvival, their CV variants, a search like GaussianMKL, or a Pipeline
-        Fitted. Of a pipeline that ends in one of these, all steps are refitted on the folds; kernels are those of the
-        last step, with the names that the steps before it give the columns.
+        Fitted. All steps of a pipeline are refitted on the folds; the kernels of the last step use the column names of
+        the earlier steps.
     X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
-        What the model was fitted on. Rows of another number are taken as held out.
+        The training rows. A different number of rows counts as held out.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Labels, numbers, or the events and times of a survival model.
     path : str or Path, default="report.html"
-        File to write; one that exists is replaced.
+        File to write; an existing file is replaced.
     X_test, y_test : array-like or None, default=None
-        Rows that the model has not seen, to score it on. Without them, clones of the model are fitted on folds of X
-        (for a CV estimator with all of its own search), which takes as many fits as there are folds.
+        Unseen rows for scores. Without test rows, clones of the model are fitted on folds of X (including the search of
+        a CV estimator).
     cv : int, splitter or None, default=5
-        Folds. None scores the model on X itself, which the report then warns of.
+        Folds. None scores the model on X itself, with a warning in the report.
     groups : array-like of shape (n_samples,) or None, default=None
         Given to the splitter; a number of folds keeps groups whole.
     baselines : bool, default=True
         Whether to learn simpler models for comparison: the best constant, the plain sum of the kernels, and
-        scikit-learn's support vector machine or kernel ridge with one tuned Gaussian kernel (for survival: a linear
-        Cox regression with a tuned ridge penalty), where they are cheap.
+        scikit-learn's support vector machine or kernel ridge with one tuned Gaussian kernel (for survival: a linear Cox
+        regression with a tuned ridge penalty), if cheap.
     title, question : str or None, default=None
         Text for the head of the report.
     n_draws : int, default=1000
@@ -441,7 +441,7 @@ def report(
     ImportError
         Without Jinja2 or matplotlib (the extra ``report``).
     InvalidInputError
-        If X and y do not fit the model or each other, or the file cannot be written; the message says what to do.
+        If X and y do not match the model, or the file cannot be written; the message has a remedy.
 
     Examples
     --------
@@ -498,7 +498,7 @@ def report(
 
 
 def _template() -> Any:
-    """Return the template, or say what to install."""
+    """Return the template, or raise an error with the extra to install."""
     for module in ("jinja2", "matplotlib"):
         optional_module(module, f"report needs {module}.", "report")
     return _compiled_template()
@@ -506,7 +506,7 @@ def _template() -> Any:
 
 @cache
 def _compiled_template() -> Any:
-    """Return the template, which takes a while to compile."""
+    """Return the compiled template, cached."""
     from jinja2 import Environment, StrictUndefined
 
     source = files(__package__).joinpath("report.html.jinja").read_text(encoding="utf-8")
@@ -567,7 +567,7 @@ def _performance(model: BaseEstimator, task: str, evaluation: Evaluation) -> dic
 
 
 def _selection(model: BaseEstimator, facts: MKLReport, evaluation: Evaluation) -> dict[str, Any]:
-    """Return what was selected, how sure that is, and the certificate in words."""
+    """Return the selection with the stability, and the certificate in words."""
     kernels, counts = kernel_bars(model, evaluation)
     return {
         "verb": "selected" if hasattr(model, "kernels") else "found",

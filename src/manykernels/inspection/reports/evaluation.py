@@ -67,7 +67,7 @@ class Rival:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was predicted for rows with known targets, and how good that was."""
+    """The predictions for rows with known targets, and the scores."""
 
     way: str  # "folds", "held out" or "training"
     n_folds: int  # zero without folds; with rows other than those of the fit, folds that only rivals were learned on
@@ -89,7 +89,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class SplitRows:
-    """Rows with their targets, and the folds into which they are split."""
+    """Rows with their targets, and the folds."""
 
     X: TableLike
     y: Array
@@ -114,7 +114,7 @@ def evaluate(
     n_draws: int,
     seed: int,
 ) -> Evaluation:
-    """Predict rows with known targets without having seen them, unless ``cv`` is None, and score the predictions."""
+    """Predict unseen rows with known targets, unless ``cv`` is None, and score the predictions."""
     fitted = last_step(model)
     solution = fitted.solution_[0] if isinstance(fitted.solution_, tuple) else fitted.solution_
     n_trained = int(getattr(fitted, "_n_samples", len(solution.dual_coef)))
@@ -166,7 +166,7 @@ def evaluate(
 
 @dataclass
 class Shuffled:
-    """What the score of unseen rows falls by when what a view or column says is shuffled."""
+    """The drop in score on unseen rows after permuting a view or column."""
 
     name: str
     scoring: str | None
@@ -176,7 +176,7 @@ class Shuffled:
 
     @classmethod
     def of(cls, model: BaseEstimator, task: str, seed: int) -> Shuffled:
-        """Return nothing yet, of the score that fits a task: that of probabilities where the model has them."""
+        """Return an empty record with the score of the task: log loss where the model has probabilities."""
         random = np.random.default_rng(seed)
         if task == "classification":
             proper = hasattr(model, "predict_proba")
@@ -184,7 +184,7 @@ class Shuffled:
         return cls("R2" if task == "regression" else "concordance index", None, random)
 
     def add(self, model: BaseEstimator, X: TableLike, y: Array) -> None:
-        """Shuffle rows that a fitted model has not seen."""
+        """Permute rows unseen by a fitted model."""
         estimator, rows = unwrapped(model, X)
         whole = self.scoring is None or len(np.unique(y)) == len(model.classes_)  # log losses need every class
         if not self.possible or not hasattr(estimator, "kernel_names_") or isinstance(rows, Pairs) or len(y) < 2:
@@ -210,7 +210,7 @@ class Shuffled:
 
 @dataclass(frozen=True)
 class Guesses:
-    """Predictions of rows, and what was seen on the way."""
+    """Predictions of rows, and the findings of the refits."""
 
     predicted: Array
     ranks: Array | None
@@ -233,7 +233,7 @@ def _metrics(task: str, truth: Array) -> list[str]:
 def _splits(task: str, y: Array, cv: CrossValidation, groups: ArrayLike | None, seed: int) -> list[tuple[Array, Array]]:
     """Return the folds; a number of folds is shuffled, and no larger than the smallest class allows.
 
-    Of survival, those with the event and those without are the classes: a fold without events teaches nothing.
+    For survival, samples with and without the event are the classes, since every fold needs events.
     """
     splitter, y = 5 if cv is None else cv, y["event"] if task == SURVIVAL else y
     classifies = task != "regression"
@@ -255,7 +255,7 @@ def _splits(task: str, y: Array, cv: CrossValidation, groups: ArrayLike | None, 
 
 
 def apart_by_folds(target: Array, splits: list[tuple[Array, Array]]) -> Array:
-    """Return a target of survival in which samples of different folds are of different strata."""
+    """Return a survival target with the folds as strata."""
     fold = np.empty(len(target), dtype=np.int64)
     for number, (_, held_out) in enumerate(splits):
         fold[held_out] = number
@@ -265,7 +265,7 @@ def apart_by_folds(target: Array, splits: list[tuple[Array, Array]]) -> Array:
 
 
 def _refit(model: BaseEstimator, rows: SplitRows, shuffled: Shuffled) -> Guesses:
-    """Return predictions of every row by a model that did not see it, and what the refits selected."""
+    """Return out-of-fold predictions of every row, and the selections of the refits."""
     predicted, ranks = [], []
     again: Counter[str] = Counter()
     unfinished = 0
@@ -368,15 +368,15 @@ class EqualRisks(BaseEstimator):
 
 
 def _level_texts(column: pd.Series) -> pd.Series:
-    """Return the levels of a column as the text by which models match them."""
+    """Return the levels of a column as text, in the form used by models."""
     return column.astype(object).map(level_text, na_action="ignore")
 
 
 class Categories(TransformerMixin, BaseEstimator):
-    """Columns as gradient boosting reads them: text as categories, dates as numbers, and rare levels as missing."""
+    """Columns in the form of gradient boosting: text as categories, dates as numbers, rare levels as missing."""
 
     def fit(self, X: TableLike, y: ArrayLike | None = None) -> Categories:
-        """Learn the levels of every category, the most frequent ones."""
+        """Learn the most frequent levels of every category."""
         table = as_frame(X)
         self.levels_ = {
             name: _level_texts(column).value_counts().index[:MOST_LEVELS].to_list()
@@ -397,7 +397,7 @@ class Categories(TransformerMixin, BaseEstimator):
 
 
 def baselines_for(model: BaseEstimator, task: str, X: Any, n_kernels: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the models to compare with by name, and the reasons why others are left out."""
+    """Return the rival models by name, and the reasons for omitted rivals."""
     constants = {"classification": DummyClassifier, "regression": DummyRegressor, SURVIVAL: EqualRisks}
     chosen: dict[str, Any] = {CONSTANT: constants[task]()}
     left_out: dict[str, str] = {}
@@ -446,7 +446,7 @@ def _why_no_single_kernel(X: Any) -> str:
 
 
 def no_columns(X: TableLike) -> str:
-    """Return why the columns of the data cannot be looked at one by one; an empty text if they can."""
+    """Return the reason why columns are not separately available, or an empty text."""
     if are_kernels(X):
         return "the data are kernels, not columns"
     if isinstance(X, Pairs):
@@ -462,7 +462,7 @@ def as_frame(X: TableLike) -> pd.DataFrame:
 
 
 def _bank(kernels: Any) -> Any:
-    """Return the bank with kernels of a single size, as a plain sum needs them."""
+    """Return the bank with kernels of equal size, for a plain sum."""
     if kernels is None:
         return KernelBank.auto(normalize="mean_diagonal")
     if isinstance(kernels, KernelBank):
@@ -479,5 +479,5 @@ def _machine(task: str, kernel: str, **grid: list[float]) -> Any:
 
 
 def _as_one_kernel(gram: Any) -> Any:
-    """Return a Gram matrix as the only one of a stack."""
+    """Return a Gram matrix as the only a of per stack."""
     return gram[None]

@@ -1,10 +1,9 @@
-"""Which rows of a table a model was fitted on: by their values, not by the name of a file.
+"""Recognition of training rows in a table by value.
 
 Rows are compared by a number computed from their features and target. A model file stores the numbers of all rows of
-the table, in file order, and which of them were fitted. Rows with equal features and target have equal scores, so only
-their number matters, not which of them were fitted: a table that holds all rows of the fit is split exactly as in the
-fit. Where rows repeat, part of that table cannot be told from new rows that are equal by chance. Treating equal rows as
-fitted would leave the misclassified ones, so that such a table is not split.
+the table, in file order, with a mask of the training rows. Rows with equal features and target have equal scores, so
+only their number matters: a table with all rows of the fit is split exactly as in the fit. With repeated rows, training
+rows are indistinguishable from new rows equal by chance, and a biased split would result; the table is not split.
 """
 
 import base64
@@ -25,7 +24,7 @@ BEYOND = 3.0  # standard errors by which more rows are equal than chance explain
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The rows of a table that a model was fitted on, and the rest; a doubt instead of both if that is ambiguous."""
+    """The training rows of a table and the remaining rows, or a doubt if ambiguous."""
 
     fitted: Array  # (n,) bool
     doubt: str = ""
@@ -34,8 +33,8 @@ class Split:
 def fingerprints(X: TableLike, y: ArrayLike) -> Array:
     """Return a number for every row of a table with the target, the same for the same values in any order of columns.
 
-    Numbers, text of numbers, dates and truth values are compared by value, in single precision if they are not whole,
-    since files differ in how they write them. One in four thousand million pairs of different rows has equal numbers.
+    Numbers, text of numbers, dates and truth values are compared by value, in single precision unless whole, since
+    files differ in precision. About 1 in 4e9 pairs of different rows has equal numbers.
     """
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
     columns = {str(name): _comparable(frame[name]) for name in sorted(frame.columns, key=str)}
@@ -53,7 +52,7 @@ def record_of(prints: Array, fitted: Array) -> dict[str, str]:
 
 
 def split_as_fitted(prints: Array, record: Any) -> Split:
-    """Return which rows were fitted, by what :func:`record_of` returned; none if there is no such record."""
+    """Return the training rows, recognized by the result of :func:`record_of`; none without a record."""
     rows, fitted = _read_record(record)
     split = np.zeros(len(prints), dtype=bool)
     places = _in_order(rows, prints)
@@ -77,7 +76,7 @@ def split_as_fitted(prints: Array, record: Any) -> Split:
 
 
 def equal_beyond_chance(fitted: Array, scored: Array) -> Array | None:
-    """Return which scored rows equal fitted ones, None if rows of the same kind are expected to be as often equal."""
+    """Return the scored rows equal to training rows; None if such matches are expected by chance."""
     equal = np.isin(scored, fitted)
     expected = float(pd.Series(fitted).duplicated(keep=False).mean())
     error = np.sqrt(expected * (1.0 - expected) / len(scored))
@@ -89,7 +88,7 @@ def _as_text(values: Array) -> str:
 
 
 def _read_record(record: Any) -> tuple[Array, Array]:
-    """Return the numbers of rows and which were fitted; no rows for a record of another kind."""
+    """Return the numbers of rows with the training rows; no rows for a foreign record."""
     nothing = np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=bool)
     if not isinstance(record, Mapping):
         return nothing
@@ -103,7 +102,7 @@ def _read_record(record: Any) -> tuple[Array, Array]:
 
 
 def _in_order(rows: Array, prints: Array) -> Array | None:
-    """Return positions of all rows among others in the same order, None if one is missing."""
+    """Return positions of all rows among others in the same order, None if a row is missing."""
     if not len(rows) or len(rows) > len(prints):
         return None
     places, wanted, at = [], rows.tolist(), 0
@@ -129,7 +128,7 @@ def _comparable(column: pd.Series) -> Array:
 
 
 def _numbers_of(levels: Array) -> Array:
-    """Return the numbers that levels are written as; for other levels, whole numbers computed from their text."""
+    """Return the numbers of numeric levels; for other levels, whole numbers computed from the text."""
     texts = pd.Series([str(float(level)) if isinstance(level, (bool, np.bool_)) else str(level) for level in levels])
     hashes = -((pd.util.hash_array(texts.to_numpy(dtype=object)) >> np.uint64(12)).astype(np.float64))
     numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)

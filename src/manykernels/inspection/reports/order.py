@@ -1,4 +1,4 @@
-"""In which order the rows of a table are, and which folds such an order misleads."""
+"""The order of the rows of a table, and folds misled by the order."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from manykernels.validation.arrays import Array
 
 
 def date_order(table: pd.DataFrame) -> str:
-    """Return the quoted name of a column of dates by which the rows are sorted, or ""."""
+    """Return the quoted name of a sorted date column, or ""."""
     for name, column in table.items():
         if is_datetime64_any_dtype(column.dtype) and column.nunique() > 2 and _is_sorted(column):
             return repr(str(name))
@@ -20,7 +20,7 @@ def date_order(table: pd.DataFrame) -> str:
 
 
 def is_sorted_by_target(target: Array, task: str) -> bool:
-    """Return whether the rows are sorted by a target that varies; by classes in any order of these."""
+    """Return whether a varying target sorts the rows, by classes in any order."""
     values = target["time"] if task == SURVIVAL else target
     if np.ndim(values) > 1:
         return False
@@ -33,12 +33,12 @@ def _is_sorted(column: pd.Series) -> bool:
 
 
 def mixes_times(cv: Any) -> bool:
-    """Return whether folds of a search predict rows by later ones."""
+    """Return whether folds of a search predict rows from later rows."""
     return not isinstance(cv, TimeSeriesSplit)
 
 
 def splits_into_blocks(cv: Any, task: str) -> bool:
-    """Return whether folds of a search are blocks of rows, whatever these hold: numbers of folds share classes."""
+    """Return whether folds of a search are contiguous blocks; stratified folds are not."""
     if cv is None or isinstance(cv, int | np.integer):
         return task == "regression"
     return isinstance(cv, KFold) and not cv.shuffle

@@ -1,4 +1,4 @@
-"""Pictures of a report: displays drawn by matplotlib, as SVG that takes the colors from the page, light or dark."""
+"""Pictures of a report: displays drawn by matplotlib, as SVG in the colors of the page, light or dark."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ FONTS = re.compile(r"'DejaVu Sans'[^;\"]*")
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that can stand in a page, and what it shows in words."""
+    """A picture for a page, with a description."""
 
     svg: str  # in which all text is escaped, by matplotlib
     text: str = ""
 
 
 def page_colors() -> dict[str, tuple[str, str]]:
-    """Return what the page calls the colors that displays draw with on it, and what they are on a dark page."""
+    """Return the page variables of the colors of displays, and the dark variants."""
     from matplotlib.colors import to_hex, to_rgb
 
     def mix(color: str, other: str, share: float) -> str:
@@ -69,12 +69,12 @@ def page_colors() -> dict[str, tuple[str, str]]:
 
 
 def palette() -> list[tuple[str, str, str]]:
-    """Return name, color on a light page and color on a dark page of what displays draw."""
+    """Return name, light color and dark color of everything drawn by displays."""
     return [(name, light, dark) for light, (name, dark) in page_colors().items() if dark]
 
 
 def drawn(draw: Callable[[Figure], object], title: str, *, text: str = "", height: float = HEIGHT) -> Picture:
-    """Return what a function draws into a figure."""
+    """Return the picture drawn by a function."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -104,7 +104,7 @@ def drawn(draw: Callable[[Figure], object], title: str, *, text: str = "", heigh
 
 
 def _embedded(svg: str, title: str) -> str:
-    """Return SVG as an element of a page: without headers and styles, short numbers, and colors that are the page's."""
+    """Return SVG as an element of a page: without headers and styles, with short numbers and page colors."""
     # Names are those of the whole page: no two pictures may share one.
     colors, prefix = {color: name for color, (name, _) in page_colors().items()}, f"s{crc32(svg.encode()):x}-"
 
@@ -127,7 +127,7 @@ def _embedded(svg: str, title: str) -> str:
 
 
 def scores_beside(evaluation: Evaluation) -> Picture | None:
-    """Return the score of the model and those of simpler ones, with intervals."""
+    """Return the scores of the model and of simpler models, with intervals."""
     if not evaluation.rivals:
         return None
     own = evaluation.scores[0]
@@ -138,7 +138,7 @@ def scores_beside(evaluation: Evaluation) -> Picture | None:
 
 
 def predictions(evaluation: Evaluation, task: str, names: Array | None) -> list[Picture]:
-    """Return predicted beside observed numbers, or what became of samples of low and high risk."""
+    """Return predicted beside observed numbers, or survival of samples of low and high risk."""
     if task == SURVIVAL:
         title = "What became of thirds by predicted risk"
         target, risk = evaluation.truth, evaluation.predicted
@@ -195,7 +195,7 @@ def survival_of_groups(ax: Axes, target: Array, risk: Array, title: str = "") ->
 
 
 def strength_curve(model: BaseEstimator) -> Picture | None:
-    """Return the curve by which the strength was chosen, of the mixture chosen."""
+    """Return the score curve over strengths, for the chosen mixture."""
     try:
         display = CVCurveDisplay.from_estimator(model)
     except InvalidInputError:
@@ -209,7 +209,7 @@ def strength_curve(model: BaseEstimator) -> Picture | None:
 
 
 def histogram(values: Array, label: str) -> Picture:
-    """Return how many rows have which values of the target."""
+    """Return the histogram of the target."""
 
     def draw(figure: Figure) -> None:
         ax = figure.subplots()
@@ -224,10 +224,9 @@ def histogram(values: Array, label: str) -> Picture:
 
 
 def functions_of(model: BaseEstimator, X: TableLike, importance: pd.DataFrame | None = None) -> dict[str, Any]:
-    """Return curves of columns and surfaces of pairs, and how many are left out: those that predictions need most.
+    """Return curves of columns and surfaces of pairsby importance, and the number left out.
 
-    Where not known, those of the largest norms. Nothing of models of several scores, or of kernels that read no columns
-    of a table.
+    Without importance, the largest norms count. Empty for models of several scores, or kernels without columns.
     """
     estimator, rows = unwrapped(model, X)
     if known_targets(estimator) or not isinstance(rows, (np.ndarray, pd.DataFrame)):
@@ -245,7 +244,7 @@ def functions_of(model: BaseEstimator, X: TableLike, importance: pd.DataFrame | 
 
 
 def _curves(estimator: BaseEstimator, rows: Any, columns: Sequence[str]) -> Picture | None:
-    """Return the functions of single columns on one scale, with bands where they can be computed."""
+    """Return the functions of single columns on a common scale, with bands where available."""
     if not columns:
         return None
     options: dict[str, Any] = {"columns": columns, "n_points": POINTS}
@@ -260,14 +259,14 @@ def _curves(estimator: BaseEstimator, rows: Any, columns: Sequence[str]) -> Pict
 
 
 def _surfaces(estimator: BaseEstimator, rows: TableLike, pairs: Sequence[tuple[str, str]]) -> list[Picture]:
-    """Return what pairs of columns add, all in the same colors."""
+    """Return the effects of pairs of columns, all in the same colors."""
     displays = [SurfaceDisplay.from_estimator(estimator, rows, columns=pair, n_points=SIDE) for pair in pairs]
     limit = max((float(one.surface["effect"].abs().max()) for one in displays), default=0.0)
     return [_surface(display, limit) for display in displays]
 
 
 def _surface(display: SurfaceDisplay, limit: float) -> Picture:
-    """Return what a pair adds, in full color at the limit, and the ends in words."""
+    """Return the effect of a pair, in full color at the limit, with the extremes in words."""
     frame = display.surface
     first, second = (cut_text(name, LONGEST_NAME) for name in display.names)
     ends: list[Any] = [frame.iloc[int(at)] for at in (frame["effect"].argmin(), frame["effect"].argmax())]

@@ -1,4 +1,4 @@
-"""A fitted model in facts, in words and as a card: what it is, how well it does, how far from optimal, and by what."""
+"""A fitted model in facts, in words and as a card: description, scores, distance to the optimum."""
 
 import json
 import math
@@ -32,19 +32,19 @@ SHOWN_KERNELS = 20
 class MKLReport:
     """Facts about a fitted model, as a table, as text and as JSON.
 
-    Make it with :meth:`from_estimator`.
+    Create with :meth:`from_estimator`.
 
     Attributes
     ----------
     estimator, task, loss, penalty : str
         The task is ``"classification"``, ``"regression"`` or ``"survival"``; the loss of survival is ``"cox"``.
     alpha : float, tuple of float or None
-        None if the penalty is an object with its own strength.
+        None if the penalty is an object with a fixed strength.
     n_samples, n_features, n_support : int
-        Training samples, columns, and samples with a nonzero dual coefficient where those are known.
+        Training samples, columns, and samples with a nonzero dual coefficient if known.
     n_kept : int
-        Training samples that the model and the file hold: the support of kernels held as matrices; of kernels held as
-        factors those that bands are computed from, at most 1,000, or none.
+        Training samples stored in the model and the file: the support for matrices; for factors at most 1,000 for
+        bands, or none.
     n_kernels, n_active : int
         Kernels in all, and with a positive weight (for any class or output).
     status : str
@@ -52,14 +52,14 @@ class MKLReport:
     message : str
         The status in words.
     relative_gap, tol : float
-        Largest relative duality gap, and what was asked for.
+        Largest relative duality gap, and the tolerance.
     tol_measure : str
-        Of what ``tol`` was asked for: ``"relative duality gap"``, unless the estimator stops on something else.
+        Quantity of ``tol``: ``"relative duality gap"``, unless the estimator has another stopping rule.
     tol_reached : float or None
-        The value of that which was reached; None if the estimator does not keep it.
+        The value reached; None if unknown.
     solver : str
     passes, newton_steps, elapsed_s : float
-        Cost, summed over classes or outputs; zero passes where a search does not count them.
+        Cost, summed over classes or outputs; zero passes for a search without counts.
     n_test : int
         Test samples; 0 without test data.
     scores : dict of str to float or None
@@ -112,10 +112,10 @@ class MKLReport:
 
         Parameters
         ----------
-        estimator : MKLClassifier, MKLRegressor or MKLSurvival, or a Pipeline that ends in one
-            Fitted. Of a pipeline the last step is reported; ``X_test`` goes through the steps before it.
+        estimator : MKLClassifier, MKLRegressor or MKLSurvival, or a Pipeline with such a last step
+            Fitted. Of a pipeline the last step is reported; ``X_test`` goes through the earlier steps.
         X_test, y_test : array-like or None, default=None
-            Data that the estimator has not seen; without them there are no scores.
+            Unseen data; required for scores.
 
         Raises
         ------
@@ -210,7 +210,7 @@ class MKLReport:
         return f"{passes}{self.newton_steps} Newton steps, {self.elapsed_s:.2f} s ({self.solver})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as values that JSON knows; a number not finite becomes None.
+        """Return everything as JSON values; a number not finite becomes None.
 
         Returns
         -------
@@ -256,7 +256,7 @@ class MKLReport:
 
 
 def _n_kept(estimator: Any) -> int:
-    """Return the number of training samples that a model holds."""
+    """Return the number of stored training samples."""
     if (rows := estimator.__dict__.get("_band_rows")) is not None:
         return int(rows.n_samples)
     return len(getattr(estimator, "support_", ())) if estimator._expansion.of_samples else 0
@@ -271,12 +271,12 @@ def _name(value: object) -> str:
 
 
 def _loss(estimator: BaseEstimator) -> str:
-    """Return the name of the loss; hazards have one only."""
+    """Return the name of the loss, also for hazards."""
     return CoxPartial.name if task_of(estimator) == SURVIVAL else _name(estimator.loss)
 
 
 def _alpha(estimator: BaseEstimator) -> float | tuple[float, ...]:
-    """Return the strength used, or those of several targets."""
+    """Return the strength, or the strengths of several targets."""
     found = np.asarray(getattr(estimator, "alpha_", estimator.alpha), dtype=np.float64)
     return float(found) if found.ndim == 0 else tuple(found.tolist())
 
@@ -308,7 +308,7 @@ METHODS = {
 
 
 def number(value: float) -> str:
-    """Return a score as text: three digits after the point, or four in all of what is large."""
+    """Return a score as text: three decimals, or four significant digits for large scores."""
     if math.isnan(value):
         return "not defined"
     text = f"{value:.3f}" if abs(value) < 1000 else f"{value:.4g}"
@@ -321,12 +321,12 @@ def interval(score: Score) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as text with two digits that count: 0.00004 is ``0.004 %``."""
+    """Return a share as text with two significant digits: 0.00004 is ``0.004 %``."""
     return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
 
 
 def certificate_words(facts: MKLReport, model: BaseEstimator) -> list[str]:
-    """Return sentences on what was proved about the optimization, and what was not."""
+    """Return sentences on the certificate of the optimization, and its limits."""
     if facts.tol_measure == "stationarity":
         known = facts.tol_reached is not None
         reached = f"{facts.tol_reached:.2g} was reached, {facts.tol:g} was asked for" if known else ""
@@ -379,7 +379,7 @@ def again_words(counts: list[int | None], n_folds: int) -> str:
 
 
 def comparison_words(name: str, better: Score, metric: str) -> str:
-    """Return whether the model is better than a simpler one, as far as the rows can tell."""
+    """Return a comparison with a simpler model in words, with the uncertainty."""
     if math.isnan(better.value):
         return f"not compared with the {name}: {metric} is not defined where these rows have one value of the target"
     size = f"{abs(better.value):.3f} in {metric} ({better.low:+.3f} to {better.high:+.3f})"
@@ -408,13 +408,13 @@ def summary_html(model: BaseEstimator) -> str:
 
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor, MKLSurvival, their CV variants or a search, or a Pipeline that ends in one
-        One not fitted gives the parameters only.
+    model : MKLClassifier, MKLRegressor, MKLSurvival, their CV variants or a search, or a Pipeline with such a last step
+        An unfitted model gives the parameters only.
 
     Returns
     -------
     str
-        One ``div`` with styles of its own; every text is escaped, and nothing is loaded from elsewhere.
+        A ``div`` with inline styles; every text is escaped, and nothing is loaded from elsewhere.
 
     Examples
     --------

@@ -60,7 +60,7 @@ def held_out_scores(estimator: BaseEstimator, X: TableLike, y: ArrayLike) -> dic
 def constant_scores(estimator: BaseEstimator, fitted: ArrayLike, y: ArrayLike) -> dict[str, float | None]:
     """Return the same scores of the best constant for the targets of the fit: shares of classes, or their mean.
 
-    Nothing for quantiles, whose constants are not the mean.
+    Empty for quantiles.
     """
     task, rows = task_of(estimator), np.zeros((np.shape(y)[0], 1))
     if task == SURVIVAL:

@@ -13,13 +13,13 @@ MOST_OF_A_GRID, MUCH = 0.75, 0.1  # shares of the norms: of an end in its grid, 
 
 
 def ends_of_width_grids(model: Any, X: Any) -> Iterator[tuple[str, str, float]]:
-    """Yield the name of every kernel that is the best at an end of the grid of widths.
+    """Yield the name of every kernel with the best width at an end of the grid.
 
     Parameters
     ----------
     model : estimator with ``kernels``, fitted
     X : table
-        The training rows, which say what kernels there are.
+        The training rows, which determine the kernels.
 
     Yields
     ------
