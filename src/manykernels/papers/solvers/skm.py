@@ -20,6 +20,7 @@ from manykernels.papers.solvers import skm_descent
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.learners.smo_svm import svm_loop
+from manykernels.solvers.run import check_deadline
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.validation.arrays import Array, check_count, check_positive
 
@@ -72,8 +73,9 @@ class SupportKernelMachine(Solver):
         False for pairs alone, as in the paper, which let ``kappa`` fall until the gap is below ``tol``; expect no gap
         below 1e-4.
     rescale : bool
-        Whether a stage is solved at the constant ``C (1 - kappa)^2``; False, with ``newton=False``, for the algorithm
-        of the paper to the letter; expect no gap below 1e-2.
+        Whether a stage is solved at the constant ``C (1 - kappa)^2``; False, with ``newton=False`` and ``epsilons``,
+        for the algorithm of the paper to the letter: every stage takes pairs until it is ``eps2 / 2``-optimal, however
+        many that are. Expect no gap below 1e-2.
     cache_bytes : int
         Most bytes of kernel rows kept in memory.
     smoothing : sequence of float or None
@@ -157,6 +159,11 @@ class SupportKernelMachine(Solver):
             raise InvalidInputError(
                 f"smoothing has {len(self.smoothing)} factors for {problem.n_kernels} kernels: give one each."
             )
+
+    @property
+    def _to_the_letter(self) -> bool:
+        """Whether stages are solved as the paper has it."""
+        return not self.newton and not self.rescale and self.epsilons is not None
 
     def _shares(self, kernels: Array) -> Array:
         """Return the shares of the kernels in the smoothed dual; an empty array means ones."""
@@ -246,6 +253,11 @@ class SupportKernelMachine(Solver):
         tol, most = self._tolerance(problem, state), skm_descent.STEPS_PER_SAMPLE * problem.n_samples
         descent.shrink_box((1.0 - state.kappa) ** 2 if self.rescale else 1.0)
         violation = descent.minimize(skm_descent.NO_CENTER, state.kappa, tol, most)
+        rounds = 1
+        while self._to_the_letter and violation > tol and rounds < skm_descent.MOST_ROUNDS:  # at most MOST_ROUNDS
+            check_deadline()
+            violation = descent.minimize(skm_descent.NO_CENTER, state.kappa, tol, most)
+            rounds += 1
         descent.shrink_box(1.0)
         state.solved = violation <= tol or self.newton
         own = None if self.smoothing is None else np.array(self.smoothing)[_working_set(problem, state)]
@@ -257,6 +269,9 @@ class SupportKernelMachine(Solver):
 
     def _tolerance(self, problem: Problem, state: _State) -> float:
         """Return the violation at which to stop, such that the share of the gap is a part of the smoothing's."""
+        if self._to_the_letter:
+            assert self.epsilons is not None
+            return self.epsilons[1]  # eps2 / 2 is half of what the interval is missed by
         share = skm_descent.VIOLATION_SHARE * self.tol
         if not state.finishing:
             share = max(share, skm_descent.SMOOTHING_SHARE * state.kappa)

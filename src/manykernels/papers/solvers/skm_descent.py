@@ -216,6 +216,7 @@ class RowCache:
 VIOLATION_SHARE = 0.2  # of tol: how closely the optimality interval is met in the end
 SMOOTHING_SHARE = 0.02  # of kappa: how closely it is met on the way there
 STEPS_PER_SAMPLE = 50  # of an iteration at one kappa
+MOST_ROUNDS = 10_000  # of as many steps in a stage that is solved as the paper has it, with a look at the clock each
 LOWEST_KAPPA = 1e-7
 SIGMA_GROWTH = 10.0
 LARGEST_SIGMA = 1e6  # beyond it, the rounding of the norms spoils the weights
