@@ -31,7 +31,6 @@ from experiments.ledger import Ledger, cpu_seconds, markdown, report
 from experiments.program import command_line
 
 from manykernels import Gaussian, KernelBank, Linear, MKLRegressor, regularization_path
-from manykernels.estimators import RegularizationPath
 from manykernels.inspection import PathDisplay
 
 OPENML_ID = 44959  # concrete_compressive_strength
@@ -185,20 +184,9 @@ def kernel_ridge(splits: int) -> GridSearchCV:
 def draw_path(X: np.ndarray, y: np.ndarray, sizes: Sizes, mu: float, tau: float, output: Path) -> None:
     """Draw the L1 path on the training set of the first repeat."""
     train = np.random.default_rng(0).permutation(len(y))[: sizes.n_train]
-    target, steps = y[train] - y[train].mean(), []
-    given: dict[str, Any] = {"kernels": sixty_kernels(), "penalty": "elasticnet", "solver": "pfbs", "max_iter": 1000}
-    taus = taus_from_empty(X[train], target, 4 * sizes.n_taus)
-    for strength in taus:  # the weight of the squared norms stays, so that every strength has a mixture of its own
-        alpha, ratio = in_library(strength, mu).values()
-        given |= {"alphas": [alpha], "penalty_parameters": {"l1_ratio": ratio}}
-        steps.append(regularization_path(X[train], target, fit_intercept=False, tol=TOL_FINAL, **given))
-    path = RegularizationPath(
-        taus,
-        tuple(step.solutions[0] for step in steps),
-        np.concatenate([step.norms for step in steps]),
-        steps[0].kernel_names,
-        taus[0],
-    )
+    target = y[train] - y[train].mean()
+    given: dict[str, Any] = {"kernels": sixty_kernels(), "solver": "pfbs", "max_iter": 1000, "tol": TOL_FINAL}
+    path = regularization_path(X[train], target, ridge=mu, n_alphas=4 * sizes.n_taus, fit_intercept=False, **given)
     display = PathDisplay.from_path(path, chosen=tau).plot()
     display.ax_.set_title(f"concrete, {sizes.n_train} samples, 60 kernels, mu = {mu:g}")
     display.ax_.set_xlabel("tau (weaker penalties to the right)")

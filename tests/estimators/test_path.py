@@ -222,6 +222,36 @@ def test_a_path_of_hazards_is_that_of_the_estimator_on_matrices_and_factors() ->
         regularization_path(X, y, loss="cox", outputs="shared")
 
 
+@pytest.mark.parametrize("solver", ["pfbs", "auto"])
+def test_a_path_with_a_fixed_ridge_is_that_of_single_problems_and_starts_warm(solver: str) -> None:
+    """``tau`` falls and ``mu`` stays, so that each strength has a mixture of its own."""
+    _, kernels, y = data()
+    mu, options = 0.02, {"solver": solver, "tol": 1e-4, "max_iter": 2000}
+    options |= {"polish": False} if solver == "pfbs" else {}
+    path = regularization_path(
+        as_stack(kernels), y, ridge=mu, n_alphas=8, alpha_min_ratio=0.01, fit_intercept=False, **options
+    )
+    assert path.alphas[0] == pytest.approx(np.sqrt((kernels @ y) @ y).max() / len(y), rel=1e-6)  # tau_max
+    assert path.solutions[0].active.size == 0
+    passes = 0.0
+    for tau, found in zip(path.alphas, path.solutions, strict=True):
+        own = {"penalty": "elasticnet", "penalty_parameters": {"l1_ratio": tau / (tau + mu)}, "alphas": [tau + mu]}
+        cold = regularization_path(as_stack(kernels), y, fit_intercept=False, **own, **options)
+        assert found.certificate.primal == pytest.approx(cold.solutions[0].certificate.primal, rel=2e-4)
+        passes += cold.solutions[0].passes
+    assert sum(found.passes for found in path.solutions) < passes
+
+
+def test_a_fixed_ridge_is_beside_the_block_norm_alone() -> None:
+    _, kernels, y = data()
+    with pytest.raises(InvalidInputError, match="fixed part of a path of penalty='l1'"):
+        regularization_path(as_stack(kernels), y, penalty="lq", ridge=0.1)
+    with pytest.raises(InvalidInputError, match="Leave cv or ridge out"):
+        regularization_path(np.ones((10, 2)), np.arange(10.0), ridge=0.1, cv=2)
+    with pytest.raises(InvalidInputError, match="ridge must be"):
+        regularization_path(as_stack(kernels), y, ridge=-1.0)
+
+
 # --- performance ------------------------------------------------------------------------------------------------------
 
 

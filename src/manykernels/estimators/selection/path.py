@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from manykernels.estimators.parameters import check_parameters, place_of
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.selection.mixtures import PenaltyFamily, alpha_grid, checked_alphas
+from manykernels.estimators.strength import strength_from_alpha
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, solve_problems, without_bar
 from manykernels.estimators.supervised.samples import class_labels, encode_labels, kernel_factors, numeric_targets
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError, memory_errors_of, warn
@@ -34,6 +35,7 @@ from manykernels.solvers.registry import problem_of, refusal_of_factors
 from manykernels.solvers.run import interrupted
 from manykernels.solvers.solution import count_to
 from manykernels.threads import blas_threads
+from manykernels.validation.arrays import check_positive
 
 if TYPE_CHECKING:
     from manykernels.estimators.selection.mixtures import PenaltyFamily
@@ -222,6 +224,29 @@ class RegularizationPath:
         return table if self.performance is None else table.join(self.performance.iloc[:, 1:3])
 
 
+@dataclass(frozen=True)
+class FixedRidge(PenaltyFamily):
+    """The block 1-norm of strength ``alpha`` beside a ridge that stays: an elastic net of another mixture at each."""
+
+    ridge: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_positive(self.ridge, "ridge")
+        if self.penalty != "l1" or self.parameters:
+            raise InvalidInputError(
+                f"ridge is the fixed part of a path of penalty='l1', got penalty={self.penalty!r}. Leave penalty out."
+            )
+
+    def at(self, alpha: float, total_weight: float) -> Regularizer:
+        """Return the elastic net with ``alpha`` on norms and the ridge on half of their squares."""
+        total = alpha + self.ridge
+        return get_regularizer("elasticnet", strength_from_alpha(total, total_weight), l1_ratio=alpha / total)
+
+    def alpha_max(self, problems: list[Problem]) -> float:
+        """Return that of the block 1-norm: a ridge has no slope at zero."""
+        return PenaltyFamily("l1", {}).alpha_max(problems)
+
+
 @memory_errors_of("The path")
 def regularization_path(
     X: Any,
@@ -230,6 +255,7 @@ def regularization_path(
     kernels: Any = None,
     loss: str | Loss = "squared",
     penalty: str | Regularizer = "l1",
+    ridge: float = 0.0,
     alphas: ArrayLike | None = None,
     n_alphas: int = 25,
     alpha_min_ratio: float = 1e-3,
@@ -269,6 +295,9 @@ def regularization_path(
         Loss of a prediction, as in the estimators; ``"cox"`` is that of :class:`MKLSurvival`, without an intercept.
     penalty : str, dict or Regularizer, default="l1"
         Name of the penalty, or an object, whose strength is replaced by those of the path.
+    ridge : float, default=0.0
+        Strength, relative to the mean loss, of a ridge ``ridge / 2 sum_m t_m^2`` beside the block 1-norm that stays as
+        ``alpha`` falls: ``mu`` of rls_dual_mkl, with ``alpha`` its ``tau``. Zero for none.
     alphas : array_like, optional
         Strengths relative to the mean loss. By default a geometric grid from the smallest one with a empty model.
     n_alphas : int
@@ -339,6 +368,10 @@ def regularization_path(
     check_parameters({"outputs": outputs, "representation": representation})
     known = get_loss(loss, **(loss_parameters or {}))
     family = PenaltyFamily(penalty, penalty_parameters or {})
+    if check_positive(ridge, "ridge", allow_zero=True):
+        family = FixedRidge(penalty, penalty_parameters or {}, ridge=ridge)
+        if cv is not None:
+            raise InvalidInputError("cv follows paths of one mixture, and ridge changes it. Leave cv or ridge out.")
     refusal = partial(refusal_of_factors, known, family.at(1.0, 1.0), solver)
     fit_intercept &= not known.couples_samples
     stack, names = _opened(X, kernels, representation, refusal, fit_intercept, known, memory_budget, n_jobs)
