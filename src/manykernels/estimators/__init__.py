@@ -1,4 +1,4 @@
-"""The scikit-learn face: estimators that fit, predict, and explain which kernels they use."""
+"""The scikit-learn interface: estimators with ``fit``, ``predict``, and explanations of the selected kernels."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
+    """Import a public name on first access."""
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

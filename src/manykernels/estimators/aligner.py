@@ -1,4 +1,4 @@
-"""Two-stage learning as a transformer: from rows to the single kernel that is most like the target."""
+"""Two-stage learning as a transformer: from rows to the kernel most aligned with the target."""
 
 from collections.abc import Mapping
 from typing import Any, Self

@@ -43,7 +43,7 @@ OUTPUTS = ("own", "shared")
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers between two ends; ``open`` names the ends that do not belong to it: "", "low", "high" or "both"."""
+    """Numbers between two ends; ``open`` names the excluded ends: "", "low", "high" or "both"."""
 
     low: float = 0.0
     high: float = np.inf
@@ -58,7 +58,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of the estimators."""
+    """A parameter of the estimators."""
 
     name: str
     default: Any  # none too for loss, whose default is that of the task, see DEFAULT_LOSS
@@ -72,7 +72,7 @@ class Parameter:
 
     @property
     def place(self) -> str:
-        """The name among the parameters of an estimator, as ``set_params`` takes it."""
+        """The name of the parameter for ``set_params``."""
         return f"{self.group}__{self.name}" if self.group else self.name
 
 
@@ -107,7 +107,7 @@ def _check_verbose(value: object) -> None:
 
 
 def _or_none(check: Callable[[Any, str], object], name: str) -> Callable[[Any], object]:
-    """Return the check of a parameter that is either what ``check`` accepts or None."""
+    """Return the check of a parameter that also accepts None."""
     return lambda value: None if value is None else check(value, name)
 
 
@@ -117,17 +117,17 @@ def _check_callback(value: object) -> None:
 
 
 def _of_penalty(penalty: str, name: str) -> Callable[[Any], object]:
-    """Return the check that the penalty itself makes of the parameter."""
+    """Return the check of the parameter by the penalty."""
     return lambda value: REGULARIZERS[penalty](1.0, **{name: value})
 
 
 def _of_loss(loss: str, name: str) -> Callable[[Any], object]:
-    """Return the check that the loss itself makes of the parameter."""
+    """Return the check of the parameter by the loss."""
     return lambda value: LOSSES[loss](**{name: value})
 
 
 def _check_tau(value: Any) -> None:
-    """Check one quantile, or several in increasing order."""
+    """Check a single quantile, or several in increasing order."""
     levels = list(value) if np.ndim(value) == 1 and not isinstance(value, str) else [value]
     for level in levels:
         LOSSES["quantile"](**{"tau": level})
@@ -417,7 +417,7 @@ GROUPS: Mapping[str, type[ParameterGroup]] = {
 
 
 class TakesGroups(BaseEstimator):
-    """An estimator with groups of parameters, and with a bank under ``kernels``, which can be searched like its own."""
+    """An estimator with groups of parameters, with access to the nested parameters of a bank under ``kernels``."""
 
     # Of what a group may hold, the parameters that this kind of fit knows; of a group that is not here, all of them.
     _uses: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -425,7 +425,7 @@ class TakesGroups(BaseEstimator):
     _max_iter: ClassVar[int] = 200
 
     def _group(self, name: str) -> Any:
-        """Return a group of parameters, with their defaults where they were not given."""
+        """Return a group of parameters, completed by defaults."""
         kind = GROUPS[name]
         group = kind.of(getattr(self, name, None), name)  # estimators of users need not have all of them
         known = self._uses.get(name, kind.names())
@@ -438,19 +438,19 @@ class TakesGroups(BaseEstimator):
 
     @property
     def _resources(self) -> Resources:
-        """What the fit may take, the number of iterations decided."""
+        """The resources of the fit, with the number of iterations set."""
         resources: Resources = self._group("resources")
         return resources if resources.max_iter is not None else replace(resources, max_iter=self._max_iter)
 
     def _all_parameters(self) -> dict[str, Any]:
-        """Return all parameters by their names, those of groups beside the rest."""
+        """Return all parameters by name, with groups flattened."""
         given = self.get_params(deep=False)
         return given | {key: part for name in self._groups for key, part in self._group(name).get_params().items()}
 
     @classmethod
     @cache
     def _get_param_names(cls) -> list[str]:
-        """Return the names of the parameters, which scikit-learn reads off the signature: once a class."""
+        """Return the parameter names from the signature, cached per class."""
         names: list[str] = super()._get_param_names()
         return names
 

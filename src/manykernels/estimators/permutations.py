@@ -46,7 +46,7 @@ MOST_COLUMNS = 512  # of these, for each of which a pass over factors holds sums
 
 
 def noise_seed(random_state: RandomSource) -> int:
-    """Return the seed of permutations; a generator of the user's is read, and goes on from where it was."""
+    """Return the seed of permutations; a given generator advances."""
     return 0 if random_state is None else seed_from(copy.deepcopy(random_state))
 
 
@@ -73,7 +73,7 @@ class PermutedTargets:
     def of(
         cls, problems: Sequence[Problem], seed: int, strata: Array | None = None, groups: Array | None = None
     ) -> PermutedTargets:
-        """Return the targets of problems, each as the empty model leaves it."""
+        """Return the targets of problems at the empty model."""
         n_samples = problems[0].n_samples
         rhos = tuple(problem.empty_coefficients.reshape(n_samples, -1) for problem in problems)
         entries = sum(rho.size for rho in rhos)
@@ -145,7 +145,7 @@ class PermutedTargets:
         return levels, first
 
     def _scale(self, target: int, permuted: Array, traces: Array | None, sums: list[Array]) -> float:
-        """Return the root of how large squares are on average over all orders, beside those of the first orders."""
+        """Return the root mean size of squares over all permutations, relative to the first permutations."""
         if traces is None:
             return 1.0
         rho, n = self.rhos[target], len(self.rhos[target])
@@ -157,7 +157,7 @@ class PermutedTargets:
         return float(np.sqrt(average / drawn)) if drawn > 0 and average > 0 else 1.0
 
     def more(self, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
-        """Return the levels by all orders that are wanted: a second pass, for what is left."""
+        """Return the levels by all requested permutations: a second pass over the rest."""
         if len(levels[0].permuted) < self.wanted:
             levels = self._by(self.wanted, levels, stack)
         return self._in_doubt(levels, partial(self._root, stack))
@@ -175,7 +175,7 @@ class PermutedTargets:
         return levels if told(levels) else self._in_doubt(levels, root)
 
     def _by(self, n_permutations: int, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
-        """Return levels by so many orders, that go on from those of fewer."""
+        """Return levels by more permutations, continued from fewer."""
         squares = _squares_of(stack, self.rhos, self._orders(n_permutations)[len(levels[0].permuted) :])
         return [
             self._level(target, level.norms, np.vstack([level.permuted, self._norms(target, low)]), level.scale)
@@ -221,7 +221,7 @@ class PermutedTargets:
         return random_orders(len(self.rhos[0]), rng, n_permutations, self.strata, self.groups)
 
     def _norms(self, target: int, squares: Array) -> Array:
-        """Return dual norms from squares without the factors of the kernels, (orders, M), which are overwritten."""
+        """Return dual norms from squares without the factors of the kernels, (orders, M), in place."""
         norms = np.maximum(squares, 0.0, out=squares)
         np.sqrt(norms, out=norms)
         norms /= self.penalties[target]
@@ -358,7 +358,7 @@ def _quads_of(stack: Any, columns: Array, own: Sequence[int]) -> tuple[Array, di
 
 
 def _begins_at(problem: Problem, rho: Array) -> bool:
-    """Whether a fit on factors begins with the dual coefficients (N, 1), whose pass then is spared."""
+    """Return whether a fit on factors begins with the dual coefficients (N, 1), to skip the first pass."""
     if not problem.stack.has_factors or problem.shared or problem.unpenalized.size:
         return False
     return np.allclose(problem.empty_start, rho[:, 0], rtol=SAME, atol=0.0)
@@ -399,7 +399,7 @@ def random_orders(
 
 @compiled()
 def _change_places(draws: Array, out: Array) -> None:
-    """Set ``out`` (p, n) to orders by uniform numbers (n, p) that tell with which one before it each changes places."""
+    """Set ``out`` (p, n) to permutations from uniform numbers (n, p), the choices of earlier swap partners."""
     for order, row in enumerate(out):
         for i in range(row.size):
             j = int(draws[i, order] * (i + 1))

@@ -57,19 +57,19 @@ RELATIVE = re.compile(r"\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\*\s*(max|noise)\s*")
 
 @dataclass(frozen=True)
 class RelativeStrength:
-    """A strength as a multiple of one that the data give."""
+    """A strength as a multiple of a data-dependent strength."""
 
     factor: float
     unit: str  # the strength at which the model of the target is empty, or that of permuted targets
     at_least: bool = False  # and more where that lets in more noise than it spares of the truth
 
     def about(self, n_samples: int) -> float:
-        """Return about which fraction it is of the strength at which the model is empty."""
+        """Return the approximate fraction of the strength of the empty model."""
         return self.factor if self.unit == "max" else default_fraction(n_samples) * self.factor / NOISE_SHARE
 
 
 def check_alpha(alpha: object) -> None:
-    """Raise ``InvalidInputError`` unless ``alpha`` is a positive number, "auto", or text such as "0.3*noise"."""
+    """Raise ``InvalidInputError`` unless ``alpha`` is a positive number, "auto", or text like "0.3*noise"."""
     if isinstance(alpha, str):
         relative_strength(alpha)
     else:
@@ -77,7 +77,7 @@ def check_alpha(alpha: object) -> None:
 
 
 def relative_strength(alpha: object) -> RelativeStrength | None:
-    """Return what text such as "0.1*max", "0.3*noise" or "auto" asks for, or None for a number."""
+    """Return the relative strength of text like "0.1*max", "0.3*noise" or "auto", or None for a number."""
     if not isinstance(alpha, str):
         return None
     if alpha == AUTO:
@@ -103,7 +103,7 @@ def default_fraction(n_samples: int) -> float:
 
 
 def number_or_auto(check: Callable[[Any], object]) -> Callable[[Any], object]:
-    """Return the check of a parameter that is either what ``check`` accepts or "auto"."""
+    """Return the check of a parameter that also accepts "auto"."""
     return lambda value: None if isinstance(value, str) and value == AUTO else check(value)
 
 
@@ -119,18 +119,18 @@ class NoiseLevel:
     fitted: Array | None = None  # (1 + n_permutations,): how well the sum of the kernels fits; None if not asked
 
     def penalty(self, regularizer: Regularizer, factor: float, total_weight: float) -> Regularizer:
-        """Return the penalty at a multiple of the strength at which a permuted target leaves nothing to gain."""
+        """Return the penalty at a multiple of the empty-model strength of permuted targets."""
         if self.constant:
             return replace(regularizer, strength=factor * total_weight)
         return regularizer.relative(factor, self._first, self.loss)
 
     @property
     def _first(self) -> Array:
-        """Norms of the permuted targets of the unit, as large as those of all orders are on average."""
+        """Norms of the permuted targets of the unit, rescaled to the mean over all permutations."""
         return self.scale * self.permuted[:N_PERMUTATIONS]
 
     def ratio(self, regularizer: Regularizer) -> float:
-        """Return the strength over that at which permuted targets leave nothing to gain; infinite without noise."""
+        """Return the strength over the empty-model strength of permuted targets; infinite without noise."""
         if self.constant or not self.permuted.any():
             return np.inf
         unit = regularizer.average_strength(self._first, self.loss)
@@ -158,7 +158,7 @@ class NoiseLevel:
 
     @property
     def _share_of_noise(self) -> float:
-        """Return the share of kernels that are no more related to the target than to others, from below: 0 to 1."""
+        """Return a lower bound on the share of kernels unrelated to the target: 0 to 1."""
         some = slice(None, None, 1 + len(self.norms) // BLOCK)  # of a million kernels a part tells the share
         first = self.permuted[:N_PERMUTATIONS, some]
         told = first.max(axis=0) > 0
@@ -168,7 +168,7 @@ class NoiseLevel:
 
     @property
     def above(self) -> Array:
-        """Whether a kernel is more strongly related to the target than to 95 % of the permuted ones, (M,) bool."""
+        """Whether a kernel is more strongly related to the target than to 95 % of the permuted targets, (M,) bool."""
         return _passed(self.norms, self.permuted)
 
     @property
@@ -224,7 +224,7 @@ class NoiseLevel:
 
 
 def _ahead(norms: Array, noise: Array) -> Array:
-    """Return the share of all norms (n_permutations, M) of noise above those (k, M) of a target, (k,)."""
+    """Return the share of all noise norms (n_permutations, M) above the norms (k, M) of a target, (k,)."""
     above = np.zeros(len(norms))
     step = max(BLOCK // (len(norms) * len(noise)), 1)
     for start in range(0, norms.shape[1], step):
@@ -235,7 +235,7 @@ def _ahead(norms: Array, noise: Array) -> Array:
 
 
 def _passed(values: Array, noise: Array) -> Array:
-    """Whether values (M,) are above those of noise (n_permutations, M) but for 5 % of them, counting themselves."""
+    """Return whether values (M,) exceed 95 % of the noise values (n_permutations, M), counting themselves."""
     return np.asarray(1 + (noise >= values).sum(axis=0) <= SIGNIFICANT * (1 + len(noise)) * (1 + SAME))
 
 
@@ -254,7 +254,7 @@ def p_value(levels: Sequence[NoiseLevel]) -> float:
 
 
 def attributes_of_noise(n_problems: int, one: bool, levels: Sequence[NoiseLevel]) -> dict[str, Any]:
-    """Return the fitted attributes by what noise reaches; ``one``: of all targets together."""
+    """Return the fitted attributes of the noise levels; ``one``: of all targets together."""
     own = levels[:n_problems]
     chances, above = np.array([p_value([level]) for level in own]), np.array([level.above for level in own])
     return {
@@ -266,7 +266,7 @@ def attributes_of_noise(n_problems: int, one: bool, levels: Sequence[NoiseLevel]
 
 
 def at_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength, share: float = 1.0) -> Problem:
-    """Return the problem with the penalty at a share of the strength that the data give."""
+    """Return the problem with the penalty at a share of the data-dependent strength."""
     if asked.unit == "max":
         return problem.at_fraction(share * asked.factor)
     factor = asked.factor
@@ -313,7 +313,7 @@ def told(levels: Sequence[NoiseLevel]) -> bool:
 
 
 def in_unit_of(loss: Loss, given: Mapping[str, Any], target: Array, weight: Array) -> Loss:
-    """Return the loss with the sizes of errors that ``given`` leaves open in standard deviations of the target."""
+    """Return the loss with the error sizes left open by ``given`` in standard deviations of the target."""
     left_open = [name for name in IN_UNIT_SPREAD if hasattr(loss, name) and given.get(name) == AUTO]
     if not left_open:
         return loss
@@ -332,7 +332,7 @@ def _spread(target: Array, weight: Array) -> float:
 
 
 def strength_from_alpha(alpha: float | str, total_weight: float) -> float:
-    """Return the strength for which the objective is ``total_weight`` times (mean loss + alpha times unit penalty)."""
+    """Return the strength for an objective of ``total_weight`` times (mean loss + alpha times unit penalty)."""
     return check_positive(alpha, "alpha") * check_positive(total_weight, "total_weight")
 
 

@@ -82,7 +82,7 @@ def concordance_index(y: ArrayLike, risk: ArrayLike, sample_weight: ArrayLike | 
 
 
 def concordance_indices(target: Array, risk: Array, weights: Array) -> Array:
-    """Return the concordance index for each of several weights of the samples, (D,) float64."""
+    """Return the concordance index for several weights of the samples, (D,) float64."""
     order = np.lexsort((target["event"], -target["time"], target["stratum"]))  # of one time the censored come first
     ranks = np.unique(risk, return_inverse=True)[1][order].astype(np.int64)
     sorted_target = target[order]
@@ -194,7 +194,7 @@ def brier_score(y_train: ArrayLike, y: ArrayLike, survival: ArrayLike, times: Ar
 
 
 def kaplan_meier(time: Array, event: Array) -> tuple[Array, Array]:
-    """Return the times of events and the estimated shares without one after them."""
+    """Return the event times and the Kaplan-Meier survival estimates."""
     times, events = np.unique(time[event], return_counts=True)
     at_risk = len(time) - np.searchsorted(np.sort(time), times)
     return times, np.cumprod(1.0 - events / at_risk)
@@ -226,7 +226,7 @@ def baseline_hazard(target: Array, scores: Array, weight: Array) -> pd.DataFrame
 
 
 def _breslow(target: Array, scores: Array, weight: Array) -> tuple[Array, Array]:
-    """Return the times of events and the logarithms of the cumulative hazard at them."""
+    """Return the event times and the logarithms of the cumulative hazard."""
     times = np.unique(target["time"][target["event"]])
     order = np.argsort(target["time"])
     at_risk = np.logaddexp.accumulate((np.log(weight) + scores)[order][::-1])[::-1]
@@ -237,7 +237,7 @@ def _breslow(target: Array, scores: Array, weight: Array) -> tuple[Array, Array]
 
 
 def martingale_residuals(target: Array) -> Array:
-    """Return observed less expected events of every sample if all have one hazard, (n,): high for early events."""
+    """Return observed less expected events of every sample under a common hazard, (n,): high for early events."""
     residuals = target["event"].astype(np.float64)
     for stratum in np.unique(target["stratum"]):
         inside = target["stratum"] == stratum
@@ -681,7 +681,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         return self.alphas is None
 
     def _splits(self, cv: Any, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
-        """Return folds that share the events among them: one without events teaches nothing, and tells nothing."""
+        """Return folds stratified by events: every fold needs events."""
         events = np.asarray(y["event"], dtype=bool)
         n_events, n_censored = int(events.sum()), int((~events).sum())
         folds = min(N_FOLDS, max(n_events, 2)) if cv is None else cv

@@ -61,7 +61,7 @@ class Family(Protocol):
         ...
 
     def settings(self, strength: float) -> dict[str, Any]:
-        """Return the parameters of an estimator at a given strength that tell the model."""
+        """Return the estimator parameters of the model at a given strength."""
         ...
 
 

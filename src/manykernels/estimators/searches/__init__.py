@@ -1,1 +1,1 @@
-"""Estimators whose kernels are found while learning."""
+"""Estimators with learned kernels."""

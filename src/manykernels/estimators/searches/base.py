@@ -1,4 +1,4 @@
-"""What estimators that search for their kernels share: from a table and targets to a fitted, certified model."""
+"""Shared parts of estimators with learned kernels: from a table and targets to a fitted, certified model."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ MOST_WIDTHS = 3  # in the name of a kernel
 
 
 def union(found: Sequence[Discovery]) -> list[Found]:
-    """Return the kernels of all targets, each once."""
+    """Return the kernels of all targets without repetition."""
     return list(dict.fromkeys(kernel for part in found for kernel in part.kernels))
 
 
 def unique_names(kernels: Sequence[Found]) -> list[str]:
-    """Return the names, with a number after those that another kernel of another target already has."""
+    """Return unique names, with a number after names taken by kernels of other targets."""
     names: dict[str, None] = {}
     for kernel in kernels:
         # A column may be called as a numbered name is.
@@ -62,7 +62,7 @@ def unique_names(kernels: Sequence[Found]) -> list[str]:
 
 
 def with_widths(part: Discovery, names: Sequence[str]) -> Discovery:
-    """Return the kernels of many widths under names that tell the smallest ones, of the columns that matter most."""
+    """Return the kernels of many widths named by the smallest widths, of the most relevant columns."""
     kernels = tuple(
         replace(kernel, name=_widths_text(kernel.spec, names)) if isinstance(kernel.spec, ArdGaussian) else kernel
         for kernel in part.kernels
@@ -133,7 +133,7 @@ class BaseKernelSearch(BaseMKL):
         """Find the kernels of a single target."""
 
     def _given_to(self, search: Callable[..., Any]) -> dict[str, Any]:
-        """Return the parameters that the estimator has in common with a function of the search."""
+        """Return the parameters shared by the estimator and a function of the search."""
         names = signature(search).parameters.keys()
         return {name: value for name, value in self.get_params(deep=False).items() if name in names}
 
@@ -202,7 +202,7 @@ class BaseKernelSearch(BaseMKL):
         return found
 
     def _strength(self, problem: SearchProblem, total_weight: float) -> float:
-        """Return the strength for a single target; searches that take text override this."""
+        """Return the strength for a single target; searches with text strengths override the method."""
         return strength_from_alpha(self.alpha, total_weight)
 
     def _keep_found(self, samples: Samples, found: list[Discovery]) -> Fit:

@@ -207,12 +207,12 @@ class GaussianMKL(BaseKernelSearch):
     # Fixed for the other searches, but here one or two stages decide.
     @property
     def penalty_name(self) -> str:  # type: ignore[override]  # as said above
-        """Name of the penalty of the model that predicts, for reports: the second stage has a single kernel."""
+        """Name of the penalty of the predicting model, for reports: the second stage has a single kernel."""
         return "simplex" if self.stages == 1 else "ridge"
 
     @property
     def tol_measure(self) -> str:  # type: ignore[override]  # as said above
-        """What ``tol`` asks for, for reports."""
+        """The quantity of ``tol``, for reports."""
         return super().tol_measure if self.stages == 1 else "growth of the alignment a kernel"
 
     def _search(self, problem: SearchProblem) -> Discovery:

@@ -211,7 +211,7 @@ class PolynomialMKL(BaseKernelSearch):
         )  # fmt: skip
 
     def _strength(self, problem: SearchProblem, total_weight: float) -> float:
-        """Return the strength for a single target; text is relative to what leaves no product anything to gain."""
+        """Return the strength for a single target; text is relative to the strength of the empty model."""
         asked = relative_strength(self.alpha)
         if asked is None:
             return strength_from_alpha(self.alpha, total_weight)
@@ -484,7 +484,7 @@ class NonlinearMKL(BaseKernelSearch):
 
     @property
     def tol_reached(self) -> float:
-        """What was reached of what ``tol`` asks for: the stationarity."""
+        """The stationarity reached, in the unit of ``tol``."""
         return self.stationarity_
 
     def _search(self, problem: SearchProblem) -> Discovery:

@@ -94,7 +94,7 @@ class AverageKernel:
         return (exact_product if columns else product_in_precision)(features, coefficients)
 
     def expanded(self, coefficients: Array) -> Array:
-        """Return coefficients of the kernel, which sum to zero if there is an intercept, or of features unchanged."""
+        """Return coefficients of the kernel, with zero sum for an intercept, or of features unchanged."""
         if self.gram is not None:
             return coefficients
         if self.values is not None:
@@ -154,7 +154,7 @@ def largest_strengths(problems: Sequence[Problem], gram: Array) -> Array | None:
 
 @dataclass(frozen=True, eq=False)
 class AverageModels:
-    """One model a target, as coefficients of a kernel or of the features."""
+    """A model per target, as coefficients of a kernel or of the features."""
 
     kernel: AverageKernel | None  # None once it is let go
     coefficients: Array  # (n or r, K) float64
@@ -173,7 +173,7 @@ class AverageModels:
         return self.coefficients + self.slopes[0] * way, self.intercepts + self.slopes[1] * way
 
     def without_kernel(self) -> AverageModels:
-        """Return the same models, whose expansion and scores of held-out rows are known, without a matrix."""
+        """Return the same models without the matrix, with known expansion and held-out scores."""
         light = replace(self, kernel=None, slopes=None)
         vars(light).update(expanded=self.expanded, held_out=self.held_out)
         return light
@@ -192,7 +192,7 @@ class AverageModels:
 
     @cached_property
     def expanded(self) -> tuple[Array, Array]:
-        """The models as ``K a + b``, or ``Z v + b``, as these were before they were centered, and ``b`` (K,)."""
+        """The models as ``K a + b``, or ``Z v + b``, on uncentered kernels, and ``b`` (K,)."""
         assert self.kernel is not None
         coefficients = self.kernel.expanded(self.coefficients)
         return coefficients, self.intercepts - self.kernel.means @ coefficients
@@ -210,7 +210,7 @@ class AverageModels:
 
     @property
     def solutions(self) -> list[Solution]:
-        """The models for others to begin from, on the kernels that take part; nothing is certified."""
+        """The models as starting points on the participating kernels, uncertified."""
         rho, weights, intercepts = self.by_kernel
         return _uncertified(rho, weights[:, weights.any(axis=0)], intercepts)
 
@@ -233,13 +233,13 @@ class AverageModels:
 
 
 def _uncertified(rho: Array, weights: Array, intercepts: Array) -> list[Solution]:
-    """Return models for others to begin from: dual coefficients (K, n), weights (K, M), and intercepts (K,)."""
+    """Return starting models: dual coefficients (K, n), weights (K, M), and intercepts (K,)."""
     nothing = Certificate.from_values(np.inf, -np.inf, 1.0, KKTResiduals(*[np.inf] * 5))
     return [Solution(*own, nothing) for own in zip(rho, weights, intercepts.tolist(), strict=True)]
 
 
 def can_average(losses: Sequence[Loss]) -> bool:
-    """Whether the losses have the derivatives that the models need."""
+    """Return whether the losses have the necessary derivatives."""
     return all(not loss.couples_samples and loss.smooth and np.isfinite(loss.curvature_bound) for loss in losses)
 
 
@@ -267,7 +267,7 @@ def fit_averages(
 
 
 class _Factors:
-    """Cholesky factors of ``K + ratio I``, each for targets whose ratios are near it, in a separate precision."""
+    """Cholesky factors of ``K + ratio I`` for targets with similar ratios, in a separate precision."""
 
     def __init__(self, gram: Array, ratios: Array, dtype: Any = np.float64) -> None:
         self.ratios = np.empty_like(ratios)  # that of the factor of each target
@@ -287,7 +287,7 @@ class _Factors:
         return known and bool((np.abs(np.log(ratios / self.ratios)) <= 2 * np.log(NEAR)).all())
 
     def solve(self, right: Array) -> tuple[Array, Array]:
-        """Return ``z = (K + ratio I)^{-1} u`` for columns, one a target, and ``K z``, which is ``u - ratio z``."""
+        """Return ``z = (K + ratio I)^{-1} u`` for columns, a column per target, and ``K z = u - ratio z``."""
         out = np.empty_like(right)
         near, units = in_precision(right, self.parts[0][1].dtype)
         for columns, factor in self.parts:
@@ -303,7 +303,7 @@ class _Factors:
 
 
 def _factorized(gram: Array, ratio: float, dtype: Any = np.float64) -> tuple[Array, float]:
-    """Return a Cholesky factor and the ratio, a larger one where rounding leaves none: it conditions as well."""
+    """Return a Cholesky factor and the ratio, increased against rounding; still a good preconditioner."""
     while np.isfinite(ratio):
         matrix = gram.astype(dtype).T if gram.ndim == 2 else _unpacked(gram)  # column after column
         (potrf,) = get_lapack_funcs(("potrf",), (matrix,))
@@ -323,7 +323,7 @@ def _unpacked(triangle: Array) -> Array:
 
 
 class _Newton(abc.ABC):
-    """Newton's method for all targets side by side; those that are done stay where they are."""
+    """Newton's method for all targets in parallel; converged targets stay fixed."""
 
     rounded: bool  # whether products are in single precision, so that scores are computed anew after each step
 
@@ -380,7 +380,7 @@ class _Newton(abc.ABC):
         return np.column_stack([getattr(loss, name)(y, z) for loss, y, z in columns])
 
     def _near(self, gram: Array, ratios: Array, dtype: Any = np.float64) -> _Factors:
-        """Return factors that are near some ratios, the last ones if they are."""
+        """Return factors near some ratios, preferably the last factors."""
         if not (self.factors and self.factors[0].serve(ratios, dtype)):
             self.factors.clear()
             self.factors.append(_Factors(gram, ratios, dtype))
@@ -389,7 +389,7 @@ class _Newton(abc.ABC):
     def _length(
         self, a: Array, b: Array, scores: Array, way: tuple[Array, Array, Array], decrement: Array, values: Array
     ) -> Array:
-        """Halve the step of every target until the objective falls enough; zero where it does not fall at all."""
+        """Halve the step of every target until the objective falls enough; zero without decrease."""
         (step, shift, along), length = way, np.ones(a.shape[1])
         for _ in range(MOST_HALVINGS):
             new = self._objective(a + length * step, b + length * shift, scores + length * along)
@@ -400,7 +400,7 @@ class _Newton(abc.ABC):
         return np.where(new < values, length, 0.0)
 
     def _slopes(self, a: Array, b: Array, start: AverageModels | None) -> tuple[Array, Array] | None:
-        """Return what changed from a model of other strengths, for every unit of the logarithm."""
+        """Return the difference from a model of other strengths, per unit of the logarithm."""
         if start is None or (start.strengths == self.strengths).any():
             return None
         way = np.log(start.strengths / self.strengths)
@@ -416,11 +416,11 @@ class _Newton(abc.ABC):
 
     @abc.abstractmethod
     def _gradient(self, slopes: Array, a: Array) -> Array:
-        """Return by what the objectives change with coefficients, where losses have the slopes."""
+        """Return the gradient of the objectives by coefficients, from the slopes of the losses."""
 
     @abc.abstractmethod
     def _dual_of(self, step: Array, change: Array) -> Array:
-        """Return what products of a gradient with a step are taken with: it changes functions by ``change``."""
+        """Return the dual factor of products of a gradient with a step of functions by ``change``."""
 
     @abc.abstractmethod
     def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
@@ -473,11 +473,11 @@ class _KernelNewton(_Newton):
         return exact_product(self.gram, a) + b
 
     def _gradient(self, slopes: Array, a: Array) -> Array:
-        """Return what ``K`` takes to the gradient: systems are solved without it."""
+        """Return the preimage of the gradient under ``K``, sufficient for linear systems."""
         return slopes + self.strengths * a
 
     def _dual_of(self, step: Array, change: Array) -> Array:
-        """Return ``K`` times the step, which products are taken with in place of the step."""
+        """Return ``K`` times the step, for inner products."""
         return change
 
     def _objective(self, a: Array, b: Array, scores: Array) -> Array:
@@ -540,7 +540,7 @@ class _KernelNewton(_Newton):
 
 
 class _FeatureNewton(_Newton):
-    """On features, in coefficients of these."""
+    """Newton's method in coefficients of features."""
 
     def _scores(self, v: Array, b: Array) -> Array:
         """Return ``Z v + b``, column after column in memory."""

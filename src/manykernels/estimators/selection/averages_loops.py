@@ -1,4 +1,4 @@
-"""The compiled loop of a step of averages: vectors of samples are read once or twice, whatever is done with them."""
+"""The compiled loop of a step of averages, with one or two reads of vectors of samples."""
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def go_along(
 
 
 def exact_product(features: Array, vectors: Array) -> Array:
-    """Return the product in double precision, to which a few rows at a time are raised."""
+    """Return the product in double precision, converted a few rows at a time."""
     out = np.empty((len(features), vectors.shape[1]), order="F")
     n_rows = ROWS_RAISED if features.dtype != np.float64 else max(len(features), 1)
     for rows in (slice(start, start + n_rows) for start in range(0, len(features), n_rows)):

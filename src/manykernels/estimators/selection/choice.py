@@ -1,4 +1,4 @@
-"""How the estimators with built-in cross-validation choose: strength, and where it is searched, kernels and mixing."""
+"""The choice of strength, kernels and mixing by the estimators with built-in cross-validation."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -57,7 +57,7 @@ RULES = ("best", "1se")
 
 
 class CrossValidated(LearnsChoice):
-    """Choice of the strength; what comes after it is the plain estimator."""
+    """Choice of the strength, followed by a fit of the plain estimator."""
 
     fitted_extras: ClassVar[tuple[str, ...]] = (
         "alpha_", "alphas_", "best_index_", "best_per_target_", "best_score_", "cv_results_", "kernel_penalties_",
@@ -75,7 +75,7 @@ class CrossValidated(LearnsChoice):
 
     @property
     def alpha(self) -> float:
-        """The chosen strength, under the name that the plain estimator knows."""
+        """The chosen strength, under the name of the plain estimator."""
         return self.alpha_
 
     @memory_errors_of("The search")
@@ -233,7 +233,7 @@ class CrossValidated(LearnsChoice):
         search.ending.warn(told)
 
     def _levels_of_noise(self, problems: Sequence[Problem], samples: Samples) -> list[NoiseLevel]:
-        """Return what permuted targets reach."""
+        """Return the noise levels of permuted targets."""
         return noise_levels(problems, noise_seed(self.random_state), self._noise_strata(samples), samples.groups)
 
     def _close(self, folds: Rung, found: list[Candidate], splits: list[Split], *, begins: bool) -> None:
@@ -259,7 +259,7 @@ class CrossValidated(LearnsChoice):
         rounded: bool = False,
         form: str | None = None,
     ) -> OpenedKernels:
-        """Return kernels of samples, matrices held as ``kind`` says, and as ``selecting`` says for what selects."""
+        """Return kernels of samples, with storage ``kind`` for matrices and ``selecting`` for selection."""
         check_deadline()
         projected = self._projected is not None and form == FACTORED
         model = self._at_given_strength(given.rows, projected=projected)
@@ -274,7 +274,7 @@ class CrossValidated(LearnsChoice):
     def _fold_kernels(
         self, given: tuple[Rows, Array, Array], opened: Callable[..., OpenedKernels], form: str, train: Array
     ) -> OpenedKernels:
-        """Return kernels learned from the training rows of a fold; those held out are not looked at."""
+        """Return kernels learned from the training rows of a fold, without held-out rows."""
         rows, target, weight = given
         own = Samples.of(part_of(rows, train, by_columns=form == FACTORED), target[train], weight[train])
         return opened(own, tol=self._fold_tol, rounded=self.scoring is None, form=form)
@@ -286,7 +286,7 @@ class CrossValidated(LearnsChoice):
         held_out: list[HeldOut],
         opened: Callable[[Array], OpenedKernels],
     ) -> Folds:
-        """Return folds that learn their kernels from their training rows; held-out rows are not looked at."""
+        """Return folds with kernels learned from their training rows, without held-out rows."""
         stop = Event()
         return [
             Fold(partial(opened, train), held, stop, train[weight[train] > 0], begun_in)
@@ -320,7 +320,7 @@ class CrossValidated(LearnsChoice):
         return [HeldOut(rows[test], target[test], own, scorer, by_target) for (_, test), own, scorer in parts]
 
     def _scored(self, tried: PenaltyGrid | MixtureSearch, own: Folds, fewer: Folds) -> tuple[Rung, list[Candidate]]:
-        """Return the folds, and what was scored in them; ``fewer`` are folds of fewer rows, none if all have all."""
+        """Return the folds with their scores; ``fewer`` are folds of fewer rows, or none."""
         verbose, n_jobs = self._resources.verbose, self._resources.n_jobs
         folds, found = Rung([], 1, lambda line: None), []
         with folds.ending.noted(), count_to(tried.n_told(len(own)), tried.counts, verbose) as advance:
@@ -361,7 +361,7 @@ class CrossValidated(LearnsChoice):
 
     @property
     def _named_penalty(self) -> Penalty:
-        """The penalty of a grid; with strengths of the user's, "auto" is the one that they are strengths of."""
+        """The penalty of a grid; "auto" with given strengths uses the unit of the strengths."""
         given = self.alphas is not None or self.outputs == "shared"
         given = given or tried_factors(self.kernel_penalties) is not None
         if not isinstance(self.penalty, str) or self.penalty != AUTO or not given:
@@ -369,7 +369,7 @@ class CrossValidated(LearnsChoice):
         return "l1" if self.l1_ratios is None else "elasticnet"
 
     def _plain_estimator(self) -> BaseMKL:
-        """Return the plain estimator with the parameters; the penalty is named where a search decides it."""
+        """Return the plain estimator with the parameters, and the penalty chosen by a search."""
         own = self._plain._get_param_names()
         given = {name: value for name, value in self.get_params(deep=False).items() if name in own}
         given["kernel_penalties"] = self._kernel_penalties
@@ -378,7 +378,7 @@ class CrossValidated(LearnsChoice):
 
     @property
     def _kernel_penalties(self) -> Any:
-        """Factors on the norms of kernels: of those tried the chosen ones, and the first before that."""
+        """Factors on the norms of kernels: the chosen ones, or the first before a choice."""
         tried = tried_factors(self.kernel_penalties)
         return self.kernel_penalties if tried is None else self.__dict__.get("kernel_penalties_", tried[0])
 
@@ -432,14 +432,14 @@ class CrossValidated(LearnsChoice):
         return self.cv_results_.copy()
 
     def _families(self) -> list[PenaltyFamily]:
-        """Return the penalties to try, each with every choice of kernel penalties."""
+        """Return the candidate penalties, with every choice of kernel penalties."""
         tried, penalty = tried_factors(self.kernel_penalties), self._named_penalty
         own = {name: getattr(self, name) for name in parameters_of(penalty) if name != "l1_ratio"}
         families = penalty_families(penalty, own, self.l1_ratios)
         return families if tried is None else [replace(own, factors=factors) for factors in tried for own in families]
 
     def _patience(self, rows: Rows) -> float | None:
-        """Predicted seconds of a fit up to which the default bank stays on matrices."""
+        """Predicted seconds of a fit below which the default bank stays on matrices."""
         return np.inf if keeps_exact(self, self._checked_loss(), rows) else patience_of(self, self._checked_loss())
 
     def _decide_kernels(self, rows: Rows, n_targets: int = 1) -> None:
@@ -455,7 +455,7 @@ class CrossValidated(LearnsChoice):
             self._decided, self._projected = self._projected, None
 
     def _at_given_strength(self, rows: Rows, *, projected: bool = False) -> BaseMKL:
-        """Return the plain estimator with the parameters, which knows the columns of the rows."""
+        """Return the plain estimator with the parameters, and the known columns."""
         model = self._plain_estimator()
         model.kernels = self._projected if projected else self._decided
         model.n_features_in_ = len(rows) if self._takes_kernels else self.n_features_in_
@@ -495,7 +495,7 @@ class CrossValidated(LearnsChoice):
         return weight
 
     def _groups_of(self, rows: Rows, groups: ArrayLike | None) -> ArrayLike | None:
-        """Return the groups; to folds with new members, those of pairs."""
+        """Return the groups; for cold-start folds, the groups of pairs."""
         if groups is None and isinstance(rows, Pairs) and isinstance(self.cv, ColdStartKFold):
             return rows.pairs
         return groups

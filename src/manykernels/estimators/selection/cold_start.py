@@ -1,4 +1,4 @@
-"""Folds of pairs in which what is predicted has not been seen: new drugs, new targets, or both."""
+"""Folds of pairs with unseen members in the test set: new drugs, new targets, or both."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -117,7 +117,7 @@ class ColdStartKFold(BaseCrossValidator):
             yield np.flatnonzero(train), np.flatnonzero(test)
 
     def _masks(self, first: Array, second: Array) -> Iterator[tuple[Array, Array]]:
-        """Yield which pairs train and which test."""
+        """Yield training and test masks of pairs."""
         random = check_random_state(self.random_state)
         if self.new == "members":
             together = self._folds(np.concatenate([first, second]), "members", random).reshape(2, -1)

@@ -386,7 +386,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         self.resources = resources
 
     def _scoring_weight(self, y: Array, weight: Array | None) -> Array | None:
-        """Weigh held-out samples like those of the loss, or the choice would work against ``class_weight``."""
+        """Weight held-out samples as in the loss, for consistency with ``class_weight``."""
         if self.class_weight is None:
             return weight
         base = sample_weights(weight, len(y))
@@ -518,7 +518,7 @@ def nested_cross_validation(
 def _outer(
     model: BaseEstimator, X: Any, y: Any, groups: Any, scoring: Any, train: Array, test: Array, workers: int
 ) -> tuple[Any, float, Array]:
-    """Fit, score and predict one outer fold."""
+    """Fit, score and predict an outer fold."""
     searches = groups is not None and isinstance(model, CrossValidated)
     own = fit_groups(model, groups[train]) if searches else {}
     with blas_limit(1 if workers > 1 else n_threads(-1)):
@@ -545,7 +545,7 @@ def _row(model: BaseEstimator, score: float, split: tuple[Array, Array]) -> dict
 
 
 def _assembled(predictions: list[Array], splits: list[tuple[Array, Array]], n_samples: int) -> Array | None:
-    """Return the predictions in the order of the samples, if each is held out exactly once."""
+    """Return the predictions in the order of the samples, if held out exactly once."""
     tests = np.concatenate([test for _, test in splits])
     if len(tests) != n_samples or len(np.unique(tests)) != n_samples:
         return None

@@ -71,7 +71,7 @@ MOST_LABELS = 100  # distinct targets that may be classes, none of which may be 
 
 
 def n_first_folds(n_folds: int) -> int:
-    """Return in how many folds what is in doubt is tried first: of many small folds more, as one tells little."""
+    """Return the number of folds of the first trial: more for small folds, with noisier scores."""
     return min(n_folds, max(FIRST_FOLDS, int(FIRST_SHARE * n_folds)))
 
 
@@ -99,7 +99,7 @@ def of_fewer_rows(splits: Sequence[Split], target: Array, weight: Array) -> list
 
 
 class _OneOutput(RegressorMixin, BaseEstimator):
-    """The prediction of one of several targets, as scorers want it."""
+    """The prediction of a single target among several, for scorers."""
 
     def __init__(self, predicted: Any = None) -> None:
         self.predicted = predicted
@@ -174,7 +174,7 @@ def _empty_norms(problems: Sequence[Problem]) -> list[Array]:
 def on_stored(
     training: Training, problems: list[Problem], memory_budget: int | str | None, *, dtype: Any = None
 ) -> list[Problem]:
-    """Return problems for solvers that read kernels often: on matrices held, where they fit the memory."""
+    """Return problems for solvers with many kernel reads: on stored matrices, if they fit into memory."""
     stack = training.stack
     if not stack.evaluates:
         return problems
@@ -188,7 +188,7 @@ def on_stored(
 
 @dataclass(eq=False)
 class OpenedKernels:
-    """Kernels learned on some rows, and what is to be learned with them."""
+    """Kernels learned on some rows, with the learning problem."""
 
     model: BaseMKL  # with the parameters of every model; knows the classes of its rows
     samples: Samples  # encoded by this model
@@ -211,7 +211,7 @@ class OpenedKernels:
 
     @property
     def selecting(self) -> OpenedKernels:
-        """The same kernels as those that select read them: as factors, where these are predicted to be faster."""
+        """The same kernels for selection: as factors, if predicted faster."""
         if self.on_factors is not None and self._selecting is None:
             self._selecting = self.on_factors()
             if not self.projects:
@@ -220,12 +220,12 @@ class OpenedKernels:
 
     @property
     def projected(self) -> OpenedKernels:
-        """The same kernels on landmarks where those that select are, whose passes take less; else these."""
+        """The same kernels on landmarks if selection uses landmarks, for faster passes; else unchanged."""
         return self.selecting if self.projects else self
 
     @cached_property
     def empty(self) -> list[tuple[Array, float]]:
-        """Dual norms and losses of the best constants; factors give those of kernels not projected."""
+        """Dual norms and losses of the best constants; factors use the kernels before projection."""
         if not self.projects:
             return empty_models(self.problems)
         pairs = zip(self.names, self.selecting.names, strict=True)
@@ -256,7 +256,7 @@ class OpenedKernels:
         return -1.0 / len(self.samples.weight) if self.problems[0].loss.task == "classification" else np.inf
 
     def seconds(self, n_samples: int) -> float:
-        """Return the seconds that a fit of all kernels on so many rows is predicted to take."""
+        """Return the predicted seconds of a fit of all kernels on a number of rows."""
         n_kernels, n_targets = len(self.names), len(self.problems)
         if self.training.factored:
             n_columns = getattr(self.samples.rows, "n_columns", 2)  # a pair has two members
@@ -272,14 +272,14 @@ class OpenedKernels:
 
     @cached_property
     def stored_bytes(self) -> int:
-        """What the matrices take while models are solved, where they are not held already, or functions in pieces."""
+        """Memory of the matrices during solution, unless already stored, or of functions in pieces."""
         stack: Any = self.selecting.training.stack
         if stack.has_factors:
             return pieces_nbytes(stack.n_samples, stack.table.n_columns)
         return 0 if not stack.evaluates else 4 * stack.n_rounded_entries if self._single else 8 * stack.n_entries
 
     def held_bytes(self, family: Any, held_out: HeldOut) -> int:
-        """Return what is held from a strength of a family to the next: the matrices, or the sum of them."""
+        """Return the memory kept from strength to strength of a family: the matrices, or their sum."""
         n, size = self.training.stack.n_samples, self._average_dtype(held_out).itemsize
         if not self.averages(family):
             return self.stored_bytes
@@ -304,14 +304,14 @@ class OpenedKernels:
         return 0 if plan is None else plan.at_fraction(default_fraction(len(self.samples.weight))).room_for_folds
 
     def stored(self) -> list[Problem]:
-        """Return the problems on matrices held, until they are let go."""
+        """Return the problems on stored matrices, kept until release."""
         if self._stored is None:
             budget, dtype = self.model._resources.memory_budget, np.float32 if self._single else None
             self._stored = on_stored(self.training, self.problems, budget, dtype=dtype)
         return self._stored
 
     def let_go(self) -> None:
-        """Let go of the matrices, or of functions in pieces; the next model has them held anew."""
+        """Release the matrices, or functions in pieces, until the next model."""
         self._stored = None
         self.training.let_go()
         if self._selecting is not None:
@@ -320,7 +320,7 @@ class OpenedKernels:
     # --- what can be tried ------------------------------------------------------------------------------------------
 
     def constant(self, held_out: HeldOut) -> Array:
-        """Return what the best constants score, (T,): the empty model, which everything else must be ahead of."""
+        """Return the scores of the best constants, (T,): the empty model as the baseline."""
 
         def complete() -> BaseMKL:
             bank, shape = self.training.bank, (len(self.intercepts), len(self.training.bank))
@@ -339,7 +339,7 @@ class OpenedKernels:
     def tried(
         self, family: Family, strength: float, held_out: HeldOut, start: Any, solved: Any
     ) -> tuple[Any, Candidate]:
-        """Return the models of a strength, one a target, and what the held-out rows say of them."""
+        """Return the models of a strength, a model per target, with held-out scores."""
         if self.averages(family):
             return self._averaged(family, strength, held_out, start, solved)
         return self.selecting._solved(family, strength, held_out, start, solved)
@@ -349,13 +349,13 @@ class OpenedKernels:
         return model.without_kernel() if isinstance(model, AverageModels) else model
 
     def averages(self, family: Any) -> bool:
-        """Whether models come from one sum of kernels, without matrices of every held."""
+        """Return whether models come from a sum of kernels, without separate matrices."""
         if not family.averages or not can_average(self._losses):
             return False
         return not self.training.without_matrix or stands_as_features(self.training, family.kernels)
 
     def score(self, family: Family, strength: float, held_out: HeldOut, fit: Fit) -> Candidate:
-        """Return what held-out rows say of solutions on all kernels."""
+        """Return held-out scores of solutions on all kernels."""
         whole = cache(partial(expanded, self.training, fit))
         if reads_features(self.training, fit.problems[0]):
             functions = scores_of(self.training, self._read(held_out), fit.solutions)
@@ -384,13 +384,13 @@ class OpenedKernels:
         return Candidate(family, strength, score[None], n_active, int(unfinished))
 
     def _prepared(self, held_out: HeldOut) -> PreparedRows[Any]:
-        """Return held-out rows as the kernels need them, made ready once for all models."""
+        """Return held-out rows prepared for the kernels, once for all models."""
         if self._held_out is None or self._held_out[0] is not held_out:
             self._held_out = held_out, self.training.bank.prepare(held_out.rows)
         return self._held_out[1]
 
     def _choice(self, family: Family) -> SolverChoice:
-        """Return the choice of solvers for the kernels of a family, which the strengths share."""
+        """Return the choice of solvers for the kernels of a family, shared by the strengths."""
         if id(family) not in self._choices:
             model, resources = self.model, self.model._resources
             settings = {"tol": self.tol, "max_iter": resources.max_iter, "random_state": model.random_state}
@@ -405,7 +405,7 @@ class OpenedKernels:
     def _averaged(
         self, family: Any, fraction: float, held_out: HeldOut, start: AverageModels | None, solved: AverageModels | None
     ) -> tuple[AverageModels, Candidate]:
-        """Return averages of one sum of kernels, which the models of all strengths share."""
+        """Return averages of a sum of kernels, shared by the models of all strengths."""
         model, samples, training, problems = self.model, self.samples, self.training, self.problems
         targets, losses = np.column_stack([problem.y for problem in problems]), self._losses
         if (models := solved) is None:
@@ -426,7 +426,7 @@ class OpenedKernels:
         return models, Candidate(family, fraction, score[None], len(family.kernels), int(not models.finished))
 
     def _average_kernel(self, mixture: Any, held_out: HeldOut) -> AverageKernel:
-        """Return the sum of the kernels of a mixture, the one that models have if they have it still."""
+        """Return the sum of the kernels of a mixture, reused from the models if available."""
         known = self._summed[1]() if self._summed is not None and self._summed[0] is mixture else None
         kernel = self._sum_of(mixture, held_out) if known is None else known
         self._summed = mixture, ref(kernel)
@@ -444,13 +444,13 @@ class OpenedKernels:
         return opened(gram, cross, self._losses, self.samples.weight, **settings)
 
     def _read(self, held_out: HeldOut) -> ColumnTable:
-        """Return held-out rows as kernels on factors read them, made ready once for all models."""
+        """Return held-out rows for kernels on factors, prepared once for all models."""
         if self._rows_read is None or self._rows_read[0] is not held_out.rows:
             self._rows_read = held_out.rows, read_as(self.training, held_out.rows)
         return self._rows_read[1]
 
     def _average_dtype(self, held_out: HeldOut) -> np.dtype[Any]:
-        """Return how sums of kernels are held: a scorer may ask for other rows, which rounded ones tell less well."""
+        """Return the dtype of sums of kernels; a custom scorer needs double precision."""
         return np.dtype(np.float32 if self.tol >= SINGLE_PRECISION_TOL and held_out.scorer is None else np.float64)
 
     def _solved(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PenaltyGrid:
-    """Families of penalties, each with the strengths in decreasing order: all are tried, or those a walk comes to."""
+    """Families of penalties, with strengths in decreasing order, tried in full or along a walk."""
 
     counts: ClassVar[str] = "models of the folds"
     races: ClassVar[bool] = False  # families are not compared before their end
@@ -40,7 +40,7 @@ class PenaltyGrid:
     def laid_out(
         cls, families: list[PenaltyFamily], whole: OpenedKernels, n_alphas: int, alpha_min_ratio: float
     ) -> PenaltyGrid:
-        """Return grids of strengths from the largest useful one down, on the rows."""
+        """Return grids of strengths from the largest useful strength down, on the rows."""
         largest = [family.alpha_max(family.posed(whole.problems, whole.names)) for family in families]
         if not all(largest):  # where there is nothing to gain, one strength is as good as any
             return cls(families, [np.ones(1)] * len(families))
@@ -111,7 +111,7 @@ class PenaltyGrid:
     def _try_at(
         self, folds: Rung, family: PenaltyFamily, alphas: Array, known: list[dict[int, Candidate]], constants: Array
     ) -> TryAt:
-        """Return what tries strengths of a family by number in all folds, and notes what each of them says."""
+        """Return a function that tries strengths of a family by number in all folds, and records the results."""
 
         def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
             for k, (fold, own) in enumerate(zip(folds.folds, known, strict=True)):
@@ -141,6 +141,6 @@ class PenaltyGrid:
 
 
 def _constant_by_loss(fold: Fold[OpenedKernels, HeldOut]) -> float:
-    """Return what the best constants score by the loss; NaN where a scorer of the user's is asked instead."""
+    """Return the loss of the best constants; NaN with a custom scorer."""
     held = fold.held_out
     return float(fold.opened.constant(held)[0]) if held.scorer is None else np.nan

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Recording(HeldOut):
-    """Held-out samples that note what is said of them instead of scoring it."""
+    """Held-out samples with recorded predictions in place of scores."""
 
     said: list[tuple[Array, Any]] = field(default_factory=list)  # scores (n, K), and the model
 
     def score(self, model: BaseMKL, losses: Sequence[Any], scores: Array, complete: Callable[[], BaseMKL]) -> Array:
-        """Note scores and model, without what the functions have been evaluated by: all folds are kept."""
+        """Record scores and model, without the caches of the functions."""
         self.said.append((scores, complete()))
         self.said[-1][1]._expansion.let_go()
         return np.zeros(scores.shape[1])
@@ -48,7 +48,7 @@ class Recording(HeldOut):
 
 @contextmanager
 def recording(folds: Sequence[Fold[OpenedKernels, HeldOut]]) -> Iterator[list[Recording]]:
-    """Let folds note what their models say of held-out rows."""
+    """Record held-out predictions of the models in folds."""
     before = [fold.held_out for fold in folds]
     own = [Recording(held.rows, held.target, held.weight, None, held.by_target) for held in before]
     try:
@@ -62,7 +62,7 @@ def recording(folds: Sequence[Fold[OpenedKernels, HeldOut]]) -> Iterator[list[Re
 
 @dataclass(frozen=True, eq=False)
 class FoldModel:
-    """What predicts new rows in a fold: functions of the model, or of the models that the targets have of their own."""
+    """Predictor of new rows in a fold: functions of the model, or of the models per target."""
 
     rows: Array  # (n,) int: positions of the rows that it held out, among all
     shown: Array  # (n, ...): what it says of them, as users see it: predictions, probabilities, decisions
@@ -71,7 +71,7 @@ class FoldModel:
     own: Array  # (K,) int: which of the expansions each target takes
 
     def says(self, model: Any, X: Any, method: str = "predict") -> Array:
-        """Return what a method of the final model says of rows by the functions of the fold."""
+        """Return the result of a method of the final model on rows, by the functions of the fold."""
         each = [
             model._predicting(expansion, intercepts, model._loss)._scores(X)
             for expansion, intercepts in zip(self.expansions, self.intercepts, strict=True)
@@ -84,7 +84,7 @@ Parts = tuple["FoldModel", "Array", LeftOut]  # a fold's model, its active kerne
 
 
 def said_of(held: Recording, rows: Array, columns: Sequence[Sequence[int]]) -> Parts:
-    """Return the model of a fold of which the noted models have the targets each, and the parts of the scores."""
+    """Return the model of a fold composed of recorded models per target, and the parts of the scores."""
     models = [model for _, model in held.said]
     expansions = tuple(model._expansion for model in models)
     kernels = np.unique(np.concatenate([expansion.active for expansion in expansions])).astype(np.intp)
@@ -104,7 +104,7 @@ def said_of(held: Recording, rows: Array, columns: Sequence[Sequence[int]]) -> P
 
 
 def _shown(model: BaseEstimator, scores: Array) -> Any:
-    """Return what a user sees of scores: probabilities of classes, decisions, or predictions."""
+    """Return the user-facing form of scores: probabilities, decisions, or predictions."""
     rows: Any = object()
     known = model._with_scores(rows, scores)
     for name in ("predict_proba", "decision_function") if hasattr(model, "classes_") else ():
@@ -114,10 +114,10 @@ def _shown(model: BaseEstimator, scores: Array) -> Any:
 
 
 class KeepsHeldOut(BaseMKL):
-    """The part of the estimators with built-in cross-validation that keeps what folds say of the choice."""
+    """The part of the CV estimators that keeps held-out predictions of the choice."""
 
     def _record(self, folds: Rung, found: list[Candidate], splits: list[Split]) -> None:
-        """Note what the folds say of the candidate, or those of every target, that was chosen."""
+        """Record the held-out predictions of the chosen candidate, or of the candidate of every target."""
         best = [self.best_index_] if self.best_per_target_ is None else self.best_per_target_
         chosen = list(dict.fromkeys(int(index) for index in best))
         with recording(folds.folds) as held:
@@ -130,7 +130,7 @@ class KeepsHeldOut(BaseMKL):
         self._held_out_models = [said_of(own, test, of) for own, (_, test) in zip(held, splits, strict=True)]
 
     def _keep_importance(self, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
-        """Keep what the folds tell, where they were asked."""
+        """Keep the importances of the folds, on request."""
         told: list[Parts] = self.__dict__.pop("_held_out_models", None) or []
         targets: HeldOutTargets | None = self.__dict__.pop("_held_out_targets", None)
         for name in ("cv_predictions_", "_fold_models"):
@@ -154,7 +154,7 @@ class KeepsHeldOut(BaseMKL):
     def _against_constant(
         self, judged: Callable[[Array, Array], Array], candidates: list[Candidate], folds: Rung
     ) -> Array:
-        """Return what is judged of the best candidate of a grid beside the constant, (1,); (0,) where nobody knows."""
+        """Return the verdict on the best candidate against the constant, (1,); (0,) if unknown."""
         if (constants := folds.constants) is None or not len(constants) or not np.isfinite(constants).all():
             return np.zeros(0, dtype=bool)
         return judged(candidates[self.best_index_].scores, constants)
@@ -177,12 +177,12 @@ class KeepsHeldOut(BaseMKL):
             warn(told, ConvergenceWarning)
 
     def _warn_of_search(self, candidates: list[Candidate], evidence: Callable[[int], Evidence]) -> None:
-        """Warn of what a search chose although it may be luck."""
+        """Warn of an uncertain choice of a search."""
         taken = np.atleast_1d(self.best_index_ if self.best_per_target_ is None else self.best_per_target_)
         self._warn_of_doubt(in_doubt(candidates, taken, own := evidence(len(taken))), own)
 
     def _warn_of_doubt(self, doubts: Array, evidence: Evidence) -> None:
-        """Say so if the kernels were kept although they may be luck."""
+        """Warn of an uncertain choice of kernels over the constant."""
         kept = np.any(np.atleast_2d(self.kernel_weights_), axis=1, keepdims=True)
         doubts = doubts & (kept[:, 0] if len(doubts) == len(kept) else kept.any())
         if doubts.any():
@@ -190,12 +190,12 @@ class KeepsHeldOut(BaseMKL):
 
     @property
     def _unit_names(self) -> list[str]:
-        """Names of the sets of columns that active kernels read."""
+        """Names of the column sets of active kernels."""
         active, columns = self._expansion.active, self._kernel_frame["columns"].to_numpy()
         return [columns[active[members[0]]] for members in units_of(self._expansion.bank, len(active))]
 
     def _lost_in_folds(self, told: Sequence[Parts], losses: Sequence[Any]) -> dict[str, Array]:
-        """Return what predictions of held-out rows lose, by the columns and by the kernels of the final model."""
+        """Return the held-out losses without units, by the columns and by the kernels of the final model."""
         active, names = self._expansion.active, self._unit_names
         columns = self._kernel_frame["columns"].to_numpy()
         by_kernel = [[int(m)] for m in active]
@@ -218,7 +218,7 @@ class KeepsHeldOut(BaseMKL):
 
 
 def _placed(own: Array, parts: Array, kernels: Array) -> Array:
-    """Return the parts of a fold as those of more kernels."""
+    """Return the parts of a fold extended to more kernels."""
     placed = np.zeros((len(kernels), *parts.shape[1:]))
     placed[np.searchsorted(kernels, own)] = parts
     return placed
@@ -232,7 +232,7 @@ def _apart(target: Array, fold: int, losses: Sequence[Any]) -> Array:
 
 
 def _by_row(models: Sequence[FoldModel], n_rows: int) -> Array:
-    """Return what the folds say of every row, the mean of several, NaN for rows that none held out."""
+    """Return held-out predictions of every row, averaged over folds, NaN for rows never held out."""
     total, count = np.zeros((n_rows, *models[0].shown.shape[1:])), np.zeros(n_rows)
     for own in models:
         np.add.at(total, own.rows, own.shown)

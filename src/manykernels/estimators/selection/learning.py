@@ -27,7 +27,7 @@ FOLD_TOL = 1e-2  # relative gap of the models of the folds of a search: no score
 
 
 class LearnsChoice(KeepsHeldOut):
-    """The part of the estimators with built-in cross-validation that takes the best candidate and learns it."""
+    """The part of the CV estimators that refits the best candidate."""
 
     _plain_estimator: Callable[[], BaseMKL]
 
@@ -38,7 +38,7 @@ class LearnsChoice(KeepsHeldOut):
 
     @property
     def _fold_tol(self) -> float:
-        """Relative gap of the models of the folds: no reason to tell models apart by what no score can see."""
+        """Relative gap of the models of the folds, loose relative to the resolution of scores."""
         coarse = self._searches or self._walks
         asked, own = self._search_options.fold_tol, max(self.tol, FOLD_TOL) if coarse else self.tol
         return own if asked is None else float(asked)
@@ -46,7 +46,7 @@ class LearnsChoice(KeepsHeldOut):
     def _choose_strength(
         self, grid: PenaltyGrid, found: list[Candidate], folds: Rung, samples: Samples, evidence: Evidence
     ) -> list[Candidate]:
-        """Keep the best strength of a grid, or where none was scored one by default; return all candidates."""
+        """Choose the best strength of a grid, or a default without scores; return all candidates."""
         candidates = found or grid.unscored()
         if found:
             self._check_scores(found)
@@ -99,7 +99,7 @@ class LearnsChoice(KeepsHeldOut):
         time_limit: float | None,
         levels: Sequence[NoiseLevel],
     ) -> None:
-        """Learn the mixtures chosen on all rows, in the time left, from where they ``begin``."""
+        """Learn the chosen mixtures on all rows within the time limit, from the start ``begin``."""
         total = whole.samples.total_weight
         best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(whole.problems)
         mine = [found[index] for index in best]
@@ -142,7 +142,7 @@ class LearnsChoice(KeepsHeldOut):
         self._warn_of_unfinished(found, f"of a relative gap of {self._fold_tol:g}: raise max_iter, or loosen fold_tol")
 
     def _learn_default(self, candidate: Candidate, samples: Samples, loss: Loss, time_limit: float | None) -> None:
-        """Learn what a plain estimator would, in the way that is fastest for a single fit: nothing was scored."""
+        """Fit a plain estimator in the fastest way, without scores."""
         mixing, plain = candidate.family.mixing, self._plain_estimator()
         plain.set_params(penalty=candidate.family.penalty, l1_ratio=mixing)
         penalty, asked = plain._checked_penalty(samples.total_weight), relative_strength(AUTO)
@@ -167,7 +167,7 @@ class LearnsChoice(KeepsHeldOut):
         )
 
     def _warn_of_grid(self, candidates: list[Candidate], folds: Rung, evidence: Evidence, *, exchanges: bool) -> None:
-        """Warn of a choice at an end of the grid, and of given strengths at which nothing is found."""
+        """Warn of a choice at an end of the grid, and of given strengths with empty models."""
         own = of_family(candidates, candidates[self.best_index_].family)
         first, last = self.best_index_ == own[0], self.best_index_ == own[-1]
         nothing = first and self.alphas is None  # which has been said

@@ -1,4 +1,4 @@
-"""What a search will hold, before it begins: in words, as data, and refused where that is more than is allowed."""
+"""The memory of a search in advance: in words, as data, and as a check against the budget."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def plan_of_search(
 
 
 def _rows_of_fold(n_samples: int, n_folds: int, apart: bool) -> int:
-    """Return among how many rows a fold has matrices: where factors are ``apart``, of about half of them at last."""
+    """Return the number of rows of the matrices of a fold: about half for ``apart`` factors."""
     rows = n_samples - n_samples // n_folds
     return rows // 2 if apart else rows
 
 
 def _n_triangles(bank: KernelBank, kernels: Sequence[NamedKernel], table: Table, n: int) -> float:
-    """Return about how many triangles among n rows are held, those among distinct points as parts of one."""
+    """Return the approximate number of stored triangles among n rows, counting distinct points only."""
     found = 0.0
     by_columns: dict[tuple[int, ...], list[NamedKernel]] = {}
     for kernel in kernels:
@@ -144,7 +144,7 @@ def keeps_exact(search: Any, loss: Loss, rows: Any, n_targets: int = 1) -> bool:
 
 
 def n_folds_of(cv: Any, n_samples: int, groups: Any) -> int:
-    """Return the number of folds, the usual one where that takes what is not known yet."""
+    """Return the number of folds, or the default for unknown splitters."""
     if cv is None or isinstance(cv, numbers.Integral):
         return max(min(N_FOLDS, n_samples) if cv is None else int(cv), 2)
     try:
@@ -155,7 +155,7 @@ def n_folds_of(cv: Any, n_samples: int, groups: Any) -> int:
 
 
 def _triangles_held(nbytes: int, folds: int) -> str:
-    """Return in words what the triangles of folds take."""
+    """Return the memory of the triangles of folds in words."""
     return f"{format_bytes(nbytes)} of a fold, of {folds} side by side at most"
 
 
@@ -269,7 +269,7 @@ def plan_search(
 
 
 def _of_sums(rows: int, n_samples: int, n_folds: int, room: int) -> int:
-    """Return the memory of sums of kernels in folds, in single precision, with their factors where these are kept."""
+    """Return the memory of sums of kernels in folds, in single precision, with stored factors."""
     kept = rows >= KEPT_ROWS
     summed, beside = 4 * rows * (n_samples + kept * rows), 4 * (AVERAGE_ROUNDED - kept) * rows * n_samples
     return _side_by_side(summed, n_folds, room) * summed + beside
@@ -291,7 +291,7 @@ def _of_exact_averages(fit: MemoryPlan, n_folds: int, landmarks: Sequence[int], 
 
 
 def _allowed(plan: MemoryPlan, of_fit: str = "") -> MemoryPlan:
-    """Return the plan of a search; refuse it in words where the budget is too small."""
+    """Return the plan of a search, or raise an error beyond the budget."""
     if plan.least_nbytes > plan.budget:
         raise MemoryBudgetError(
             f"A search over {plan.n_folds} folds of {plan.n_kernels} kernels on {plan.n_samples} samples takes "
@@ -358,7 +358,7 @@ def _of_targets(n_kernels: int, rows: int, n_targets: int) -> int:
 def _of_factors(
     plan: MemoryPlan, n_open: int, rows: int, landmarks: Sequence[int], room: int, *, averages: bool, rounded: bool
 ) -> tuple[int, int]:
-    """Return what a search on factors holds, from few kernels that take part to many."""
+    """Return the memory of a search on factors, for few to many active kernels."""
     n_features, squares, itemsize = sum(landmarks), sum(count**2 for count in landmarks), 4 if rounded else 8
     own = n_open * (8 * rows * plan.n_columns + itemsize * plan.n_samples * n_features) + 8 * (n_open + 1) * squares
     own += FOLD_SPECTRUM * plan.n_kernels * (n_open + 1) + 8 * FOLD_VECTORS * plan.n_samples * plan.n_targets
@@ -373,5 +373,5 @@ def _of_factors(
 
 
 def _side_by_side(nbytes: int, n_folds: int, room: int) -> int:
-    """Return how many folds hold so many bytes each at once: all, or as many as leave room for the one at the turn."""
+    """Return the number of simultaneously open folds of a size: all, or as many as fit."""
     return n_folds if n_folds * nbytes <= room else max(room // max(nbytes, 1), 1)

@@ -65,7 +65,7 @@ class PenaltyFamily:
 
     @property
     def l1_ratio(self) -> float | None:
-        """The mixture of linear and other terms, None if there is none or several."""
+        """The mixture of linear and other terms, None if undefined."""
         ratio = getattr(self.at(1.0, 1.0), "l1_ratio", np.nan)
         return None if np.isnan(ratio) else float(ratio)
 
@@ -81,7 +81,7 @@ class PenaltyFamily:
         return [replace(problem, kernel_penalties=kernel_factors(self.factors, names)) for problem in problems]
 
     def embedded(self, fit: Fit, problems: Sequence[Problem]) -> Fit:
-        """Return the solutions: they are on all kernels."""
+        """Return the solutions unchanged, since they are on all kernels."""
         return fit
 
     def penalties(self, strength: float, opened: OpenedKernels) -> list[Regularizer]:
@@ -90,17 +90,17 @@ class PenaltyFamily:
 
     @property
     def unit(self) -> Regularizer:
-        """One of the penalties."""
+        """A penalty of the mixture."""
         return self.at(1.0, 1.0)
 
     def told(self, strength: float) -> dict[str, Any]:
-        """Return what a strength is told by in tables."""
+        """Return the table columns of a strength."""
         ratio = {} if self.l1_ratio is None else {"l1_ratio": self.l1_ratio}
         factors = {} if self.factors is None else {"kernel_penalties": str(dict(self.factors))}
         return {"alpha": strength} | ratio | factors
 
     def settings(self, strength: float) -> dict[str, Any]:
-        """Return the parameters of an estimator at a given strength that tell the model."""
+        """Return the estimator parameters of the model at a given strength."""
         return {"alpha": strength} | ({} if self.factors is None else {"kernel_penalties": self.factors})
 
     def alpha_max(self, problems: list[Problem]) -> float:
@@ -127,7 +127,7 @@ class PenaltyFamily:
 
 
 def penalty_families(penalty: Penalty, parameters: dict[str, Any], l1_ratios: ArrayLike | None) -> list[PenaltyFamily]:
-    """Return a penalty with the parameters, once for each of the ratios where it has one and some are to be tried."""
+    """Return a penalty with the parameters, for every candidate ratio."""
     named = "l1_ratio" in parameters_of(penalty)
     if l1_ratios is None or not (named or with_l1_ratio(penalty, 0.5) != with_l1_ratio(penalty, 1.0)):
         return [PenaltyFamily(penalty, parameters | ({"l1_ratio": 0.5} if named else {}))]
@@ -170,7 +170,7 @@ def alpha_grid(alpha_max: float, n_alphas: int, alpha_min_ratio: float) -> Array
 
 
 def checked_alphas(alphas: Any) -> Array:
-    """Return given strengths in decreasing order, or say which of them cannot be one."""
+    """Return given strengths in decreasing order, or raise an error for invalid ones."""
     values = np.array(alphas, dtype=np.float64, ndmin=1)
     if values.ndim != 1 or values.size == 0:
         raise InvalidInputError(f"alphas must be a non-empty vector of strengths, got shape {values.shape}.")
@@ -211,7 +211,7 @@ class Mixture:
 
     @cached_property
     def kernels(self) -> Array:
-        """Positions of the kernels that take part."""
+        """Positions of the participating kernels."""
         return np.flatnonzero(self.weights)
 
     @cached_property
@@ -225,7 +225,7 @@ class Mixture:
         return self.mixing == 0.0
 
     def pose(self, problem: Problem) -> Problem:
-        """Return the problem on the kernels, read in place, with penalties that stand for the weights."""
+        """Return the problem on the kernels, read in place, with penalties in place of weights."""
         if (self.weights == 1.0).all():
             return problem
         kept = self.kernels
@@ -255,7 +255,7 @@ class Mixture:
         return Fit(whole, solutions, self._placed(fit.norms))
 
     def _renamed(self, functions: Any, stack: Any) -> Any:
-        """Return functions of factors under the numbers that their kernels have among all; others unchanged."""
+        """Return functions of factors with the numbers of the kernels among all; others unchanged."""
         if not stack.has_factors:
             return functions
         own = tuple(replace(part, kernel=int(self.kernels[part.kernel])) for part in functions.components)
@@ -268,7 +268,7 @@ class Mixture:
 
     @property
     def unit(self) -> Regularizer:
-        """One of the penalties."""
+        """A penalty of the mixture."""
         return Scale(self.mixing, 1.0, 1.0).at(1.0)
 
     def l1_ratios(self, opened: OpenedKernels) -> list[float]:
@@ -276,7 +276,7 @@ class Mixture:
         return [scale.l1_ratio for scale in self._scales_in(opened)]
 
     def scale_of(self, target: int, opened: OpenedKernels) -> Scale:
-        """Return the scale of a single target on the rows that are opened."""
+        """Return the scale of a single target on the opened rows."""
         return self._scales_in(opened)[target]
 
     def told(self, strength: float, opened: OpenedKernels) -> dict[str, Any]:
@@ -291,7 +291,7 @@ class Mixture:
         }
 
     def settings(self, strength: float) -> dict[str, Any]:
-        """Return no parameters: those of a plain estimator tell no mixture."""
+        """Return no parameters: a plain estimator has no mixture parameters."""
         return {}
 
     def penalties(self, strength: float, opened: OpenedKernels) -> list[Regularizer]:
@@ -299,14 +299,14 @@ class Mixture:
         return [scale.at(strength) for scale in self._scales_in(opened)]
 
     def strengths(self, fraction: float, opened: OpenedKernels) -> Array:
-        """Return the strengths of the penalties, which refuse what nothing can be gained by."""
+        """Return the strengths of the penalties, rejected for targets without signal."""
         scales = self._scales_in(opened)
         if any(scale.empty for scale in scales):
             return np.array([penalty.strength for penalty in self.penalties(fraction, opened)])
         return np.array([sum(scale.parts(fraction)) for scale in scales])
 
     def _scales_in(self, opened: OpenedKernels) -> list[Scale]:
-        """Return the scales of a fold; where nothing can be gained those of all rows."""
+        """Return the scales of a fold; for targets without signal, the scales of all rows."""
         own = [self.scale(*each) for each in opened.empty]
         if len(self.scales) != len(own):  # a fold may lack a class
             return own
@@ -314,13 +314,13 @@ class Mixture:
         return [other.times(share) if scale.empty else scale for scale, other in zip(own, self.scales, strict=True)]
 
     def scaled(self, whole: OpenedKernels) -> Mixture:
-        """Return the mixture with the scales of all rows; of a target that nothing explains they are of no account."""
+        """Return the mixture with the scales of all rows, irrelevant for targets without signal."""
         found = [self.scale(*model) for model in whole.empty]
         own = [Scale(self.mixing, 1.0, 1.0) if scale.empty else scale for scale in found]
         return replace(self, scales=tuple(scale.times(1.0 / whole.samples.total_weight) for scale in own))
 
     def scale(self, dual_norms: Array, loss: float) -> Scale:
-        """Return what a fraction of the strength means, from the dual norms ``u`` and the loss of the best constant."""
+        """Return the strength unit from the dual norms ``u`` and the loss of the best constant."""
         u = dual_norms[self.kernels] * np.sqrt(self.weights[self.kernels])
         return Scale(self.mixing, float(u.max(initial=0.0)), float(u @ u) / (2.0 * loss) if loss > 0 else 0.0)
 
@@ -404,7 +404,7 @@ def mixtures_of(
 
 
 def _averages_on_factors(whole: OpenedKernels) -> bool:
-    """Whether averages are fitted like selections: of a loss with a kink, whose matrices take most, on few factors."""
+    """Return whether averages are fitted like selections: for losses with kinks on few factors."""
     training, problem = whole.training, whole.problems[0]
     several = len(whole.problems) > 1 or problem.shared
     if problem.loss.smooth or several or not training.factored or problem.n_samples > MOST_AVERAGED:
@@ -456,7 +456,7 @@ def averages_of(bank: FittedBank, own: Array, spare: Sequence[Sequence[str]] = (
 
 
 def _named_parts(names: Sequence[str], *, views: bool) -> list[list[str]]:
-    """Return what follows the columns in every name, and what comes before: ``view: kernel``; else the whole names."""
+    """Return the common name pattern of views and kernels, ``view: kernel``; else the whole names."""
     if not all(": " in name for name in names):
         return [list(names)]
     after = [name.rpartition(": ")[2] for name in names]
@@ -472,10 +472,10 @@ def drawn_averages(own: Array, seed: int) -> list[Mixture]:
 
 
 def nothing_of(own: Array) -> Mixture:
-    """Return the empty model: all kernels, at the strength under which none is selected."""
+    """Return the empty model: all kernels, at the smallest strength without selection."""
     return Mixture(NO_KERNELS, own, 1.0, EMPTY)
 
 
 def selections_of(own: Array, mixings: Sequence[float]) -> list[Mixture]:
-    """Return the mixtures of all kernels that select, the sparsest first."""
+    """Return the selecting mixtures of all kernels, the sparsest first."""
     return [Mixture(EVERY, own, mixing, SPECIAL) for mixing in sorted(mixings, reverse=True) if mixing > 0]

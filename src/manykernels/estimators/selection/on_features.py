@@ -34,7 +34,7 @@ ROWS_SQUARED = 4096  # of features, that are summed in their own precision befor
 
 
 def stands_as_features(training: Training, kernels: Array) -> bool:
-    """Whether some kernels are features of several columns, a few for every landmark, of a bank that has landmarks."""
+    """Return whether some kernels are few features per landmark of several columns."""
     stack: Any = training.stack
     if not training.factored or not training.landmarks or stack.table.chunked or stack.shaped or training.centered:
         return False
@@ -53,7 +53,7 @@ def n_features(stack: Any, kernels: Array) -> int:
 
 
 def _starts(stack: Any, kernels: Array) -> Array:
-    """Return where the features of every kernel begin, and where the last ones end."""
+    """Return the start of the features of every kernel, and the end of the last features."""
     ranks = [int(template.starts[-1]) for m in kernels.tolist() for template in stack.templates([m], COARSE)]
     return np.cumsum([0, *ranks])
 
@@ -76,7 +76,7 @@ def features_of(
     centered: bool,
     dtype: Any = np.float64,
 ) -> AverageKernel:
-    """Return the weighted sum of some kernels as features of training rows, and of others."""
+    """Return the weighted sum of kernels as features of training rows, and of new rows."""
     starts = _starts(stack, kernels)
     own = np.empty((stack.n_samples, starts[-1]), dtype=dtype)
     others = np.empty((0 if held_out is None else held_out.n_rows, starts[-1]), dtype=dtype)
@@ -101,7 +101,7 @@ def _packed(gram: Array, dtype: Any) -> Array:
 
 
 def scores_of(training: Training, rows: ColumnTable, solutions: Sequence[Solution]) -> Array:
-    """Return the functions of solutions on factors at rows as they are read, (n, K), features computed once for all."""
+    """Return the functions of solutions on factors at prepared rows, (n, K), with shared features."""
     stack: Any = training.stack
     columns = []
     for found in solutions:
@@ -117,7 +117,7 @@ def scores_of(training: Training, rows: ColumnTable, solutions: Sequence[Solutio
 
 
 def fit_of(problems: Sequence[Problem], models: AverageModels) -> Fit:
-    """Return averages as solutions on all kernels, of which nothing is certified, for what asks for functions."""
+    """Return averages as uncertified solutions on all kernels, for consumers of functions."""
     assert models.weights is not None
     weights = models.weights
     kernels, stack = np.flatnonzero(weights), problems[0].stack
@@ -155,7 +155,7 @@ def solutions_of(
 
 
 def begun_on_features(opened: Any, family: Any, strength: float) -> list[Solution]:
-    """Return averages of all rows, up to the certificate, which is left to the solver that goes on from them."""
+    """Return averages of all rows as a start for the certifying solver."""
     problems, stack = opened.problems, opened.training.stack
     weights, losses = family.weights / problems[0].penalties ** 2, [problem.loss for problem in problems]
     kernel = features_of(stack, family.kernels, weights, None, centered=problems[0].fit_intercept)

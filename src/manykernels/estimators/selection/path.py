@@ -1,4 +1,4 @@
-"""Regularization path: solutions over a grid of strengths, every started from the one before where that helps."""
+"""Regularization path: solutions over a grid of strengths, with warm starts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ DEFAULTS = {"regression": "neg_root_mean_squared_error", "classification": "accu
 
 @dataclass(frozen=True)
 class Splits:
-    """In which splits a path is followed, and what is measured there."""
+    """Splits for a path, and the measure in every split."""
 
     cv: Any  # none measures nothing
     scoring: Any  # none is the root mean squared error (rmse), for classes the accuracy
@@ -63,7 +63,7 @@ class Splits:
     def measure(
         self, X: Any, y: Any, sample_weight: Any, alphas: Array, loss: Loss, family: PenaltyFamily
     ) -> pd.DataFrame | None:
-        """Return ``alpha``, the mean of the measure over the splits, the standard deviation, and the value on each."""
+        """Return ``alpha``, with mean and standard deviation of the measure over the splits, and all values."""
         if self.cv is None:
             return None
         if is_stack(X):
@@ -151,7 +151,7 @@ class RegularizationPath:
 
     @property
     def entry_alphas(self) -> Array:
-        """Largest strength of the grid at which every kernel has a weight (n_kernels,); NaN if it never has."""
+        """Largest strength of the grid with a positive weight of every kernel (n_kernels,); NaN for never."""
         active = self.weights > 0
         return np.where(active.any(axis=0), self.alphas[active.argmax(axis=0)], np.nan)
 
@@ -407,7 +407,7 @@ def regularization_path(
 def _completed(
     steps: Iterator[Fit], grid: Array, progress: Callable[[int, int], Any] | None, verbose: int
 ) -> list[Fit]:
-    """Return the fits down the grid, after Ctrl-C those that are complete."""
+    """Return the fits along the grid; after Ctrl-C the completed fits."""
     fits: list[Fit] = []
     try:
         with count_to(len(grid), "strengths of the path", verbose) as advance:
@@ -424,13 +424,13 @@ def _completed(
 
 
 def _without_kernels(problem: Problem, solver: str | Solver, parameters: dict[str, Any]) -> Fit:
-    """Return the model without kernels, with the gap, as the solver leaves it where Ctrl-C comes before all else."""
+    """Return the model without kernels, with the gap, as the result of Ctrl-C before the first step."""
     with interrupted():
         return solve_problems([problem], solver, None, **{"tol": 1e-4} | parameters)
 
 
 def _targets(y: Any, loss: Any, *, shared: bool) -> tuple[Array | None, Array]:
-    """Return the classes, if the loss has them, and the targets: signs or numbers, by column if shared."""
+    """Return the classes, if any, and the targets: signs or numbers, by column if shared."""
     if loss.couples_samples:
         if shared:
             raise InvalidInputError(f"The loss {loss.name!r} has one target: leave outputs='own'.")

@@ -1,4 +1,4 @@
-"""Metadata of searches: what `fit` passes on to the splitter and to the scorer, as scikit-learn routes it."""
+"""Metadata routing of searches: from `fit` to the splitter and the scorer."""
 
 from numbers import Integral
 from typing import Any
@@ -55,7 +55,7 @@ def routed_metadata(search: Any, target: Array, **metadata: Any) -> tuple[Any, A
 
 
 def weighs_scores(search: Any) -> bool:
-    """Return whether the scorer of a search takes sample weights: with routing, whether it requests them."""
+    """Return whether the scorer of a search takes sample weights, by request under routing."""
     if not is_routing_enabled():
         return True
     scorer = check_scoring(search, scoring=search.scoring)
@@ -63,6 +63,6 @@ def weighs_scores(search: Any) -> bool:
 
 
 def fit_groups(model: BaseEstimator, groups: ArrayLike | None) -> dict[str, Any]:
-    """Return the groups as ``fit`` takes them: with routing, if the model or a step of it requests them."""
+    """Return the groups for ``fit``, under routing only on request of the model or a step."""
     wanted = not is_routing_enabled() or get_routing_for_object(model).consumes("fit", ["groups"])
     return {"groups": groups} if groups is not None and wanted else {}

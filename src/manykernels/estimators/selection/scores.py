@@ -1,4 +1,4 @@
-"""What scores of held-out rows are worth by the loss that is minimized: the mean, or that of curves through margins."""
+"""Value of held-out scores by the minimized loss: the mean, or the mean of calibrated curves through margins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SQUARED = 2.0  # squared errors are told as they are; the loss that is minimized
 
 
 def encoded_like(model: BaseMKL, target: Array) -> Array:
-    """Return targets as the losses of a model take them, by column: signs of the classes, numbers, or times."""
+    """Return targets in the form of the losses, by column: signs of the classes, numbers, or times."""
     classes = getattr(model, "classes_", None)
     if classes is not None:
         return np.where(target[:, None] == (classes if len(classes) > 2 else classes[1:]), 1.0, -1.0)

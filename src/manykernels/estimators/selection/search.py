@@ -131,13 +131,13 @@ class Rung:
         return path.mixture.averages or not self.late
 
     def _best_averages(self, able: list[StrengthPath]) -> list[StrengthPath]:
-        """Return all that selects, and of many rows the best averages alone: every fold has a large matrix for each."""
+        """Return all selecting mixtures, and for many rows only the best averages, to save memory."""
         averages = sorted((own for own in able if own.mixture.averages), key=lambda own: -best_scores([own]).mean())
         kept = averages[:MOST_AVERAGES] if self.many else averages
         return [own for own in able if not own.mixture.averages or own in kept]
 
     def _around(self, known: StrengthPath) -> list[int]:
-        """Return where the best strengths of all rows are expected, by those of fewer: weaker ones of many rows."""
+        """Return the expected best strengths of all rows from fewer rows: weaker for more rows."""
         best = set(known.best().tolist())
         return sorted(best | {number + 1 for number in best} if self.many else best)
 
@@ -182,7 +182,7 @@ class Rung:
         return False
 
     def _stays(self, path: StrengthPath, look: StrengthPath, best: Array) -> bool:
-        """Whether a mixture is not behind the best of others in all folds, where it was best at a look."""
+        """Return whether a mixture stays competitive in all folds after a first look."""
         path.around = sorted(set(look.best().tolist()))
         found = dict(self._try_at(path.mixture, path.grid)(path.around))
         tops = [[trial.scores[0, k] for trial in found[number]] for k, number in enumerate(look.best().tolist())]
@@ -191,11 +191,11 @@ class Rung:
 
     @property
     def lenience(self) -> float:
-        """Standard errors by which what is tried in all folds may be behind: none where there are fewer rows first."""
+        """Allowed deficit in standard errors for trials in all folds; none without a first look."""
         return HOPELESS if self.below is None and self.finest == 1 else 0.0
 
     def follow(self, path: StrengthPath, viable: Viability = always) -> StrengthPath:
-        """Walk down one mixture as far as there is time and it is viable, then let the folds forget it."""
+        """Walk down a mixture within the time limit while viable, then release the folds."""
         mixture, grid = path.mixture, path.grid
 
         def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
@@ -213,12 +213,12 @@ class Rung:
         return path
 
     def forget(self) -> None:
-        """Let the folds drop what they remember of a mixture."""
+        """Release the memory of a mixture in the folds."""
         for fold in self.folds:
             fold.forget()
 
     def _try_at(self, mixture: Mixture, grid: Grid, among: slice = slice(None)) -> TryAt:
-        """Return what tries strengths of a mixture by number in some folds."""
+        """Return a function that tries strengths of a mixture by number in some folds."""
 
         def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
             return zip(numbers, self.tried(mixture, grid.fractions(numbers), among), strict=False)
@@ -248,12 +248,12 @@ class Rung:
             yield from map(list, zip(*self._each(folds, family, strengths), strict=True))
 
     def _stay_open(self, fold: Fold[OpenedKernels, HeldOut], family: Family) -> bool:
-        """Whether the matrices of a fold may be held beside those of the folds before it, and of one that may not."""
+        """Return whether the matrices of a fold fit beside the matrices of earlier folds."""
         sizes, room = [each.opened.held_bytes(family, each.held_out) for each in self.folds], self.room
         return sum(sizes) <= room or sum(sizes[: self.folds.index(fold) + 1]) + max(sizes) <= room
 
     def _each(self, folds: Folds, family: Family, strengths: Sequence[float]) -> list[list[Candidate]]:
-        """Return what every fold says of the strengths, in threads if there are several."""
+        """Return the results of every fold for the strengths, in threads if several."""
 
         def function(fold: Fold[OpenedKernels, HeldOut]) -> list[Candidate]:
             try:
@@ -293,7 +293,7 @@ def expected_around(grid: Grid, known: Sequence[StrengthPath]) -> list[int]:
 
 
 def _viable_beside(rivals: Sequence[StrengthPath], lenience: float) -> Viability:
-    """Return whether a path can still win: the parabola comes as near to the best of the rivals as they ask for."""
+    """Return whether a path can still win: the parabola approaches the best rival within the tolerance."""
     if not rivals:
         return always
     best = best_scores(rivals)
@@ -305,7 +305,7 @@ def _viable_beside(rivals: Sequence[StrengthPath], lenience: float) -> Viability
 
 @dataclass(frozen=True, eq=False)
 class MixtureSearch:
-    """Averages, and mixtures that select, which are tried as far as they can win."""
+    """Averages and selecting mixtures, tried as far as they can win."""
 
     counts: ClassVar[str] = "strengths tried in all folds"
     averages: list[Mixture]
@@ -326,11 +326,11 @@ class MixtureSearch:
 
     @property
     def races(self) -> bool:
-        """Whether what cannot win is left out: where there is an average to beat, unless all are followed."""
+        """Return whether hopeless candidates are dropped: with an average as the baseline, unless all are followed."""
         return bool(self.averages) and not self.every
 
     def n_told(self, n_folds: int) -> None:
-        """Return that nobody knows how many lines will be told."""
+        """Return None for the unknown number of progress lines."""
 
     def told(self, found: list[Candidate], folds: Rung) -> str:
         """Return how much was scored, in words."""
@@ -342,7 +342,7 @@ class MixtureSearch:
         return Candidate(mixture, default_fraction(n_samples), np.full((1, n_targets), np.nan), np.nan, 0)
 
     def scored(self, folds: Rung) -> list[Candidate]:
-        """Return what was scored in all folds, the empty model first."""
+        """Return all scored candidates, the empty model first."""
         found: list[Candidate] = []
         with folds.ending.noted():
             for rung in (folds, folds.below) if folds.below else (folds,):
@@ -407,7 +407,7 @@ def learned(
 
 
 def _with_all_dual_norms(found: Solution, problem: Problem) -> Solution:
-    """Return a solution whose certificate tells the dual norm of every kernel, also of those that took no part."""
+    """Return a solution with a certificate of the dual norms of all kernels."""
     norms = problem.dual_norms(problem.feasible_dual(found.dual_coef))
     return replace(found, certificate=replace(found.certificate, dual_norms=norms))
 
@@ -434,7 +434,7 @@ def _solved(
 
 
 def in_closed_form(problems: list[Problem], mixture: Mixture, solver: str | Solver) -> bool:
-    """Whether models of a mixture come from one sum of kernels."""
+    """Return whether models of a mixture come from a single sum of kernels."""
     matrices, plain = not problems[0].stack.has_factors, solver == AUTO and not many_targets(problems)
     return matrices and plain and mixture.averages and can_average([problem.loss for problem in problems])
 
@@ -469,7 +469,7 @@ def _averaged(problems: list[Problem], starts: Sequence[Solution | None], settin
 
 
 def _begun(kernel: AverageKernel, strengths: Array, starts: Sequence[Solution]) -> AverageModels:
-    """Return models to begin from, on a kernel as it was centered."""
+    """Return starting models, on a centered kernel."""
     coefficients = np.array([own.dual_coef for own in starts]).T / strengths
     intercepts = np.array([float(own.intercept) for own in starts]) + kernel.means @ coefficients
     return AverageModels(kernel, coefficients, intercepts, strengths)
@@ -485,7 +485,7 @@ def _certified(problem: Problem, rho: Array) -> Solution:
 
 
 def _told(model: Solution, settings: dict[str, Any]) -> Solution:
-    """Return a model with the status and the history, after telling of it who asked to be told."""
+    """Return a model with the status and the history, after the callback."""
     own: dict[str, Any] = {name: settings.get(name) for name in ("time_limit", "callback")}
     limits = Limits(tol=settings["tol"], verbose=settings.get("verbose", 0), name="averages", **own)
     run: Run[Solution] = Run(limits, "The average of the kernels")

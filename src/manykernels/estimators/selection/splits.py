@@ -1,4 +1,4 @@
-"""Splits of rows into those to learn from and those held out, and which of them can say something."""
+"""Splits of rows into training and held-out rows, restricted to informative splits."""
 
 import warnings
 from collections.abc import Iterable, Sequence
@@ -88,7 +88,7 @@ def _n_groups(groups: ArrayLike, n_samples: int) -> int:
 
 
 def _keeping_groups(n_folds: int, y: Any, groups: ArrayLike, classifier: bool) -> list[Split]:
-    """Return folds that keep groups whole, of classes in shares as equal as the groups allow."""
+    """Return folds with whole groups, stratified as far as the groups allow."""
     splits = list(GroupKFold(n_folds).split(np.zeros(len(y)), y, groups))  # refuses more folds than groups
     if not classifier:
         return splits
@@ -97,7 +97,7 @@ def _keeping_groups(n_folds: int, y: Any, groups: ArrayLike, classifier: bool) -
 
 
 def _check_classes(cv: CrossValidation, y: Any, splits: Sequence[Split], *, counted: bool, by_groups: bool) -> None:
-    """Raise ``InvalidInputError`` if there is but one class to learn from in a fold, of several in all rows."""
+    """Raise ``InvalidInputError`` for a fold with a single class, of several in all rows."""
     codes = np.unique(y, return_inverse=True)[1]
     for number, (train, _) in enumerate(splits, 1):
         if len(train) and codes.max() > 0 and not np.ptp(codes[train]):

@@ -81,7 +81,7 @@ def chosen(candidates: Sequence[Candidate], rule: str, evidence: Evidence | None
 
 
 def ahead(scores: Array, others: Array, needed: Array | float, *, at_least: bool = False) -> Array:
-    """Whether scores (n_folds, T) are ahead of others in the mean, by standard errors of the difference by fold."""
+    """Return whether mean scores (n_folds, T) are ahead of others, by standard errors over folds."""
     gaps = scores - others
     bar = needed * standard_errors(gaps)
     return np.asarray(gaps.mean(axis=0) >= bar if at_least else gaps.mean(axis=0) > bar)
@@ -101,7 +101,7 @@ def exchanges(cv: Any, groups: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a choice is worth, beside the scores: the rows that folds share, and permuted targets."""
+    """Evidence for a choice, beside the scores: the shared rows of folds, and permuted targets."""
 
     held_out_share: float  # held-out rows over training rows
     # (T,): shares of permuted targets that are as strongly related to the kernels as each target; NaN if not known
@@ -109,7 +109,7 @@ class Evidence:
 
     @classmethod
     def of(cls, splits: Sequence[tuple[Array, Array]], levels: Sequence[NoiseLevel] | None, n_scores: int) -> Evidence:
-        """Return the evidence of the splits, and of noise levels: one a score, or those of all problems together."""
+        """Return the evidence of the splits, with noise levels per score or for all problems together."""
         together = levels is not None and len(levels) != n_scores
         parts = [levels] if together or levels is None else [[level] for level in levels]
         p_values = np.array([np.nan if part is None else p_value(part) for part in parts])
@@ -148,7 +148,7 @@ class Evidence:
 
 
 def in_doubt(candidates: Sequence[Candidate], taken: Array, evidence: Evidence) -> Array:
-    """Whether what was taken for every score may be luck, (T,); not where the empty model has no score beside it."""
+    """Return whether the choice for every score may be luck, (T,); false without a score of the empty model."""
     empty = [candidate.scores for candidate in candidates if candidate.family.doubt == EMPTY]
     scores = np.array([candidates[index].scores[:, column] for column, index in enumerate(taken)]).T
     known = [evidence.doubtful(scores, own) & np.isfinite(own.mean(axis=0)) for own in empty]
@@ -161,7 +161,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def told_of_doubt(doubts: Array, evidence: Evidence, labels: Array, n_folds: int) -> str:
-    """Return of which targets the kernels were kept although they may be luck, and why that is so."""
+    """Return the targets with uncertain kernels, and the reason."""
     named, chance = labels[doubts].tolist() if len(doubts) > 1 else [], evidence.p_values[doubts].min()
     of = f"For {len(named)} of {len(doubts)} outputs ({listed(map(repr, named[:MOST_NAMED]), len(named))}) the"
     told = (
@@ -176,7 +176,7 @@ def told_of_doubt(doubts: Array, evidence: Evidence, labels: Array, n_folds: int
 
 
 def _or_nothing(taken: Array, doubts: Array, scores: Array, means: Array, evidence: Evidence | None) -> Array:
-    """Return what was taken, or the empty model where that is as useful."""
+    """Return the choice, or the empty model if equally useful."""
     empty, columns = np.flatnonzero(doubts == EMPTY), np.arange(len(taken))
     if not len(empty) or evidence is None:
         return taken
@@ -185,7 +185,7 @@ def _or_nothing(taken: Array, doubts: Array, scores: Array, means: Array, eviden
 
 
 def _with_evidence(doubts: Array, scores: Array, means: Array) -> Array:
-    """Take the best of what is in least doubt, unless what is in more is ahead by as many standard errors of folds."""
+    """Choose the best of the least doubtful candidates, unless a more doubtful one leads by enough standard errors."""
     levels, columns = np.unique(doubts[doubts > EMPTY]), np.arange(means.shape[1])
     if not len(levels):  # there is nothing but the empty model
         return np.zeros(len(columns), dtype=np.intp)
@@ -221,12 +221,12 @@ def _smoothed(candidates: Sequence[Candidate], means: Array) -> Array:
 
 
 def _beyond(means: Array) -> Array:
-    """Return what comes before the first of means (n, T) on a parabola through three; of fewer the first once more."""
+    """Return the extrapolation of means (n, T) by a parabola through three; of fewer means, the first value."""
     return 3.0 * (means[:1] - means[1:2]) + means[2:3] if len(means) > 2 else means[:1]
 
 
 def results_of(candidates: Sequence[Candidate], told: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return a row a candidate: what it is told by, the scores, and the mean number of kernels."""
+    """Return a row per candidate: the settings, the scores, and the mean number of kernels."""
     scores = np.array([candidate.scores.mean(axis=1) for candidate in candidates])
     frame = pd.DataFrame(list(told))
     frame["mean_score"], frame["std_score"] = scores.mean(axis=1), scores.std(axis=1)
@@ -259,7 +259,7 @@ def always(path: StrengthPath) -> bool:
 
 @dataclass(frozen=True)
 class Grid:
-    """Strengths as fractions, ``step ** -i``: ``n_first`` of them at first, more if the best is at the end."""
+    """Strengths as fractions, ``step ** -i``: ``n_first`` at first, more if the best is at the end."""
 
     n_first: int
     ratio: float
@@ -273,17 +273,17 @@ class Grid:
 
     @property
     def last(self) -> int:
-        """Largest number that may be reached."""
+        """Largest reachable number."""
         beyond = int(np.ceil(-np.log(FARTHEST) / np.log(self.step))) if self.extends else 0
         return self.n_first - 1 + beyond
 
     @property
     def stride(self) -> int:
-        """Steps that a path takes at once first."""
+        """Number of simultaneous first steps of a path."""
         return COARSE if self.n_first > 2 * COARSE else 1
 
     def fraction(self, number: int) -> float:
-        """Return the fraction of that number."""
+        """Return the fraction of a number."""
         return float(self.step**-number)
 
     def nearest(self, fraction: float) -> int:
@@ -291,13 +291,13 @@ class Grid:
         return min(max(round(-np.log(fraction) / np.log(self.step)), 0), self.last)
 
     def fractions(self, numbers: Iterable[int]) -> list[float]:
-        """Return the fractions of those numbers."""
+        """Return the fractions of numbers."""
         return [self.fraction(number) for number in numbers]
 
 
 @dataclass(eq=False)
 class StrengthPath:
-    """What is known of one mixture in some folds."""
+    """The state of a mixture in some folds."""
 
     mixture: Mixture
     grid: Grid
@@ -329,7 +329,7 @@ class StrengthPath:
         return np.array(self.numbers)[np.argmax(np.where(np.isfinite(means), means, -np.inf), axis=0)]
 
     def likely(self) -> list[int]:
-        """Return the numbers of the best strengths and of their neighbors, with which scores are averaged."""
+        """Return the numbers of the best strengths with neighbors, for averaged scores."""
         numbers = self.numbers
         places = {numbers.index(best) + side for best in self.best().tolist() for side in (-1, 0, 1)} if numbers else ()
         return [numbers[place] for place in sorted(places) if 0 <= place < len(numbers)]
@@ -360,7 +360,7 @@ class StrengthPath:
         return [number for number in self._beside(numbers, step) if number not in self.trials]
 
     def tops(self) -> Array:
-        """Return the places of the best strengths among those tried, (T,)."""
+        """Return the places of the best strengths so far, (T,)."""
         return np.searchsorted(self.numbers, self.best())
 
     def rise(self, *, beyond: bool = False) -> Array:
@@ -443,7 +443,7 @@ class StrengthPath:
         return bool((np.ptp(ends.mean(axis=1), axis=0) <= alike).all())
 
     def candidates(self) -> list[Candidate]:
-        """Return what was tried as candidates, the strongest first."""
+        """Return all tried candidates, the strongest first."""
         end = self.numbers[-1]
         at_end = end >= self.grid.last and bool((self.best() == end).any()) and not self.flat()
         return [Candidate.of(self.trials[n], edge=at_end and n == end) for n in self.numbers]
@@ -457,7 +457,7 @@ def best_scores(paths: Sequence[StrengthPath]) -> Array:
 
 
 def leads(path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
-    """Whether the best of a path is ahead of the best of others in the mean over the folds, for any score."""
+    """Return whether the best of a path is ahead of the best of others in the mean over the folds, for any score."""
     own, other = (best_scores(paths).mean(axis=0) for paths in ([path], rivals))
     return bool((own >= other).any())
 
@@ -469,13 +469,13 @@ SEARCH_SHARE = 0.8  # of a time limit, at most: the rest is for the last fit, an
 
 @dataclass(eq=False)
 class StopReason:
-    """Why a search ended before the end, if it did."""
+    """Reason for an early end of a search, if any."""
 
     status: Status | None = None  # TIME_LIMIT, INTERRUPTED, or None while everything is tried
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Keep in mind why what follows ends early, and go on behind it."""
+        """Record the reason for an early end of the body, and continue after the body."""
         try:
             yield
         except OutOfTimeError:
@@ -484,7 +484,7 @@ class StopReason:
             self.status = Status.INTERRUPTED
 
     def warn(self, scored: str) -> None:
-        """Say what the choice rests on; ``scored`` is empty where nothing was."""
+        """Warn of the basis of the choice; ``scored`` is empty without scores."""
         if self.status is None:
             return
         rest = (
@@ -516,7 +516,7 @@ def between_in_vain(path: StrengthPath, known: Sequence[StrengthPath]) -> bool:
 
 
 def rivals_of(path: StrengthPath, known: Sequence[StrengthPath]) -> list[StrengthPath]:
-    """Return what may end the race of a path: no view alone, which has to be ahead of it by evidence itself."""
+    """Return the candidates that may end the race of a path: no single views, by lack of evidence."""
     return [own for own in known if own.mixture.doubt <= max(path.mixture.doubt, SPECIAL)]
 
 

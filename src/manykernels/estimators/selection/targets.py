@@ -47,7 +47,7 @@ RIDGE_RATIO, RIDGE_STEPS = 1e-6, 25  # smallest fraction of the strengths of ave
 
 @dataclass(frozen=True, eq=False)
 class TargetMixture(Mixture):
-    """All kernels under one mixture, with the scales of all targets as arrays."""
+    """All kernels under a single mixture, with the scales of all targets as arrays."""
 
     linear: Array = field(default_factory=lambda: np.zeros(0))  # (T,): strengths that leave nothing, of the norms
     squared: Array = field(default_factory=lambda: np.zeros(0))  # (T,): and of the squared norms
@@ -78,13 +78,13 @@ class TargetMixture(Mixture):
 
 
 def strengths_at(mixing: Any, fraction: Any, linear: Array, squared: Array) -> tuple[Array, Array]:
-    """Return the strengths of the norms and of the squared norms at fractions of those that leave nothing."""
+    """Return the strengths of the norms and of the squared norms at fractions of the empty-model strengths."""
     return fraction * mixing * linear, fraction * (1.0 - mixing) * squared
 
 
 @dataclass(eq=False)
 class TargetFold:
-    """A fold: features of kernels learned on the training rows, and of the rows that it holds out."""
+    """A fold: features of kernels learned on the training rows, and of held-out rows."""
 
     training: InitVar[Training]
     problem: InitVar[Problem]  # of the first target
@@ -166,7 +166,7 @@ class TargetFold:
 
 
 def searches_in_batch(search: Any, whole: OpenedKernels) -> bool:
-    """Return True if a search is for many targets that are solved in batches."""
+    """Return True for a search over many targets in batches."""
     problems, options = whole.problems, search._search_options
     plain = search.scoring is None and search.solver == "auto" and not options.keep_folds
     if not plain or len(problems) <= MOST_SELECTED or search._resources.callback is not None:
@@ -212,7 +212,7 @@ class TargetSearch:
     def _walk(
         self, mixture: TargetMixture, grid: Grid, alive: Array, known: Sequence[Candidate]
     ) -> Iterator[Candidate]:
-        """Yield strengths of a mixture down to where no target gains; those that left keep their last scores."""
+        """Yield strengths of a mixture down to the last gaining target; finished targets keep their last scores."""
         scores = np.full((len(self.folds), self.n_targets), -np.inf)
         others = [own.scores for own in known if own.family.mixing > mixture.mixing]
         if others:  # scores that are never ahead, for targets that are not tried
@@ -242,7 +242,7 @@ class TargetSearch:
             number += stride
 
     def predictions(self, mixings: Array, fractions: Array) -> Iterator[tuple[TargetFold, list[Array]]]:
-        """Yield what every kernel adds to predictions of the held-out rows of every fold, (T, n) each."""
+        """Yield the contribution of every kernel to held-out predictions of every fold, (T, n) each."""
         for fold in self.folds:
             kernels = len(fold.features.factors)
             parts = [np.zeros_like(fold.y) for _ in range(kernels)]
@@ -321,7 +321,7 @@ class HeldOutTargets:
 def search_targets(
     search: Any, whole: OpenedKernels, opened: Any, trains: Sequence[Array], held_out: Sequence[HeldOut]
 ) -> TargetSearch:
-    """Return a search that was carried out as far as there was time; ``opened`` opens the training rows of a fold."""
+    """Return a completed search within the time limit; ``opened`` opens the training rows of a fold."""
     asked = MIXINGS if search.l1_ratios is None else np.ravel(search.l1_ratios)
     mixings = (
         [0.0]

@@ -1,1 +1,1 @@
-"""The classifier and the regressor on a bank of kernels, and what they share."""
+"""The classifier and the regressor on a bank of kernels, and their shared parts."""

@@ -1,4 +1,4 @@
-"""What classifier and regressor share: from checked targets to a fitted, certified model, and what it tells."""
+"""Shared parts of classifier and regressor: from checked targets to a fitted, certified model."""
 
 import copy
 from abc import abstractmethod
@@ -214,7 +214,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return model._plan_of_run(model._encoded(Samples.of(rows, target, sample_weights(None, len(target)))), loss)
 
     def _plan_of_run(self, samples: Samples, loss: Loss) -> MemoryPlan | None:
-        """Return what a fit of the samples holds, by the strength as far as known."""
+        """Return the memory plan of a fit of the samples, at a known strength."""
         penalty = self._checked_penalty(samples.total_weight)
         plan = self._planned(samples, loss, penalty)
         if plan is None or not penalty.sparse:
@@ -223,7 +223,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return plan.at_fraction(None if asked is None else asked.about(len(samples.weight)))
 
     def _checked_data(self, X: TableLike, y: ArrayLike) -> tuple[Rows, Array]:
-        """Return rows and targets, checked: the only time in a fit that anybody looks at all."""
+        """Return checked rows and targets, the only full scan of the data in a fit."""
         if y is None:
             raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
         rows = self._checked_rows(X, reset=True)
@@ -237,7 +237,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return rows, target
 
     def _checked_rows(self, X: TableLike, *, reset: bool) -> Rows:
-        """Return X as a bank takes it."""
+        """Return X in the form of a bank."""
         if not reset and self._expansion.bank.raw.of_pairs:
             as_pairs(X)
         read = None if reset or not self._expansion.bank.on_columns else self.selected_features_
@@ -249,10 +249,10 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     @abstractmethod
     def _encoded(self, samples: Samples) -> Samples:
-        """Return the samples with a target per column, (n, K), and remember what the columns mean."""
+        """Return the samples with a target per column, (n, K), and record the meaning of the columns."""
 
     def _checked_loss(self) -> Loss:
-        """Return the loss with the parameters, after a look at all parameters, also those that nothing uses."""
+        """Return the loss with the parameters, after a check of all parameters, used or not."""
         given = self._all_parameters()
         check_parameters(given)
         named = isinstance(self.loss, str)
@@ -279,7 +279,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     @property
     def _strength_is_its_own(self) -> bool:
-        """Whether the penalty is an object with a strength, so that there is no ``alpha``."""
+        """Return whether the penalty is an object with a strength, without ``alpha``."""
         return not isinstance(self.penalty, (str, Mapping))
 
     @property
@@ -298,7 +298,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return fit
 
     def _keep_strengths(self, fit: Fit) -> None:
-        """Set the strengths taken, and how they are mixed."""
+        """Set the strengths and the mixing of the fit."""
         alphas = np.array([alpha_from_strength(p.regularizer.strength, p.total_weight) for p in fit.problems])
         one = self._single or self._shares_weights
         self.alpha_ = float(alphas[0]) if one else alphas
@@ -316,7 +316,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         asked: RelativeStrength | None = None,
         **stops: Any,
     ) -> Fit:
-        """Solve a problem per column of targets and keep the model; each with a separate strength if asked for."""
+        """Solve a problem per column of targets and keep the model, with separate strengths on request."""
         training, problems = self._open(samples, loss, regularizer)
         batch = self.solver == AUTO and many_targets(problems)
         if batch:
@@ -393,12 +393,12 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     def _planned(
         self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str = AUTO
     ) -> MemoryPlan | None:
-        """Return the plan of kernels on the samples, for a fit or a search; None for kernels that are matrices."""
+        """Return the storage plan of kernels on the samples, for a fit or a search; None for given matrices."""
         asked = self._plan_of(samples.y.shape[1], loss, regularizer)
         return plan_for(self.kernels, samples.rows, averages=kind == LAZY, **asked)
 
     def _plan_of(self, n_targets: int, loss: Loss, regularizer: Regularizer) -> dict[str, Any]:
-        """Return what decides how kernels are held."""
+        """Return the inputs of the storage decision."""
         self._n_targets = n_targets
         return {
             "memory_budget": self._resources.memory_budget,
@@ -413,7 +413,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     @property
     def _free_constant(self) -> bool:
-        """Whether scores may be shifted alike at no cost, by an intercept or since the loss does not see it."""
+        """Return whether scores may shift at no cost, by an intercept or an invariant loss."""
         return bool(self.fit_intercept)
 
     def _losses(self, losses: list[Loss]) -> list[Loss]:
@@ -453,7 +453,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             self.intercept_ = float(self.intercept_)
 
     def _noise_strata(self, samples: Samples) -> Array | None:
-        """Return the strata within which targets may be exchanged if kernels do not matter; None for everywhere."""
+        """Return the strata of exchangeable targets under the null hypothesis; None for unrestricted."""
         return None
 
     def _keep_noise(
@@ -498,13 +498,13 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return [found.scattered(samples.kept, samples.n_given) for found in solutions]
 
     def _keep_dual(self, rho: Array, samples: Samples) -> None:
-        """Set the dual coefficients (K, N) of the samples that have some, and which these are."""
+        """Set the nonzero dual coefficients (K, N) and the support."""
         alive = np.flatnonzero(rho.any(axis=0))
         self.support_ = samples.kept[alive]
         self.dual_coef_ = rho[0, alive] if self._single else rho[:, alive]
 
     def _warn(self, fit: Fit) -> None:
-        """Say once what the solutions lack."""
+        """Warn once of deficiencies of the solutions."""
         unfinished = [found for found in fit.solutions if found.status is not Status.CONVERGED]
         if unfinished:
             worst = max(unfinished, key=lambda found: found.certificate.relative_gap)
@@ -554,7 +554,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     @property
     def _kernel_penalties(self) -> Any:
-        """Factors on the norms of kernels, of those tried the ones that count."""
+        """Factors on the norms of kernels, after the choice among candidates."""
         return self.kernel_penalties
 
     @property
@@ -564,24 +564,24 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     @property
     def _n_threads(self) -> int:
-        """Number of threads that prediction may use."""
+        """Number of threads for prediction."""
         return n_threads(self._group("resources").n_jobs)
 
     @property
     def _left_open(self) -> dict[str, Any]:
-        """Parameters of a loss given by name; one that is an object is as given."""
+        """Open parameters of a loss given by name; an object has none."""
         return self._all_parameters() if isinstance(self.loss, str) else {}
 
     # --- copies -----------------------------------------------------------------------------------------------------
 
     def __copy__(self) -> Self:
-        """Return a model that shares what this one knows, and what it puts off."""
+        """Return a copy with shared state and deferred attributes."""
         model = type(self).__new__(type(self))
         model.__dict__.update(self.__dict__)
         return model
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is known, with what was put off: nothing of it is left to be asked in another process."""
+        """Return the state with all deferred attributes computed."""
         settle(self)
         state: dict[str, Any] = super().__getstate__()
         return state
@@ -604,19 +604,19 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return scores[:, 0] if self._single else scores
 
     def _predicting(self, expansion: Expansion, intercepts: Array, loss: Loss) -> Self:
-        """Return the estimator with other functions, for scorers that ask for predictions alone."""
+        """Return the estimator with other functions, for scorers of predictions."""
         model = copy.copy(self)
         model._expansion, model._loss = expansion, loss
         model.intercept_ = float(intercepts[0]) if self._single else intercepts
         return model
 
     def _with_scores(self, X: TableLike, scores: Array) -> Self:
-        """Return the estimator with the decision values of the very rows known, which scorers ask for repeatedly."""
+        """Return the estimator with known decision values of the rows, for repeated scoring."""
         model = copy.copy(self)
         model.__dict__["_scores"] = lambda asked: scores if asked is X else self._scores(asked)
         return model
 
 
 def _own(kind: type[Loss] | type[Regularizer], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters that the loss or penalty has, as far as the estimator has them too."""
+    """Return the parameters of the loss or penalty, as far as available in the estimator."""
     return {name: given[name] for name in shape_of(kind) if name in given}

@@ -21,7 +21,7 @@ class Question:
         self._one_at_a_time = Lock()
 
     def answers(self) -> dict[str, Any]:
-        """Return the attributes by name; none of those that cannot be had."""
+        """Return the available attributes by name."""
         with self._one_at_a_time:
             if self._answer is not None:
                 self._found, self._answer = self._answer(), None
@@ -29,7 +29,7 @@ class Question:
 
 
 class Answer:
-    """An attribute of a fitted model that a question may stand for: computed when it is read, then like any other."""
+    """A lazy attribute of a fitted model: computed on first access, then stored."""
 
     def __init__(self, about: str) -> None:
         self._about = about
@@ -48,13 +48,13 @@ class Answer:
 
 
 def put_off(model: object, about: str, names: Sequence[str], answer: Callable[[], dict[str, Any]]) -> None:
-    """Let the attributes be computed when they are read."""
+    """Defer the computation of the attributes until access."""
     forget(model, about, names)
     model.__dict__[QUESTIONS] = {**model.__dict__.get(QUESTIONS, {}), about: Question(answer)}
 
 
 def settle(model: object, about: str | None = None) -> None:
-    """Compute the attributes that are about this, or all that were put off, if they were."""
+    """Compute deferred attributes: the selected or all."""
     asked = model.__dict__.get(QUESTIONS, {})
     for name in list(asked) if about is None else [about] if about in asked else []:
         model.__dict__.update(asked[name].answers())
@@ -62,7 +62,7 @@ def settle(model: object, about: str | None = None) -> None:
 
 
 def forget(model: object, about: str, names: Sequence[str] = ()) -> None:
-    """Let go of the attributes, and of what they were to be computed from."""
+    """Drop the attributes, and their sources."""
     left = {name: question for name, question in model.__dict__.get(QUESTIONS, {}).items() if name != about}
     for name in (QUESTIONS, *names):
         model.__dict__.pop(name, None)
@@ -71,6 +71,6 @@ def forget(model: object, about: str, names: Sequence[str] = ()) -> None:
 
 
 def without_questions(model: Any) -> Any:
-    """Return a model without what it puts off; it is changed in place."""
+    """Return a model without deferred attributes, in place."""
     model.__dict__.pop(QUESTIONS, None)
     return model

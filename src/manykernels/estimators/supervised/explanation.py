@@ -1,4 +1,4 @@
-"""What a fitted model tells of itself as tables: weights of kernels, shares of columns, parts of predictions."""
+"""Explanation of a fitted model as tables: weights of kernels, shares of columns, parts of predictions."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -48,16 +48,16 @@ class Explanations:
 
     @abstractmethod
     def _checked_rows(self, X: TableLike, *, reset: bool) -> Rows:
-        """Return X as a bank takes it."""
+        """Return X in the form of a bank."""
 
     @abstractmethod
     def _target_labels(self) -> Array:
-        """Return what classes or targets are called, (K,)."""
+        """Return the names of classes or targets, (K,)."""
 
     @property
     @abstractmethod
     def _n_threads(self) -> int:
-        """Number of threads that prediction may use."""
+        """Number of threads for prediction."""
 
     def weights_frame(self, *, active_only: bool = True) -> pd.DataFrame:
         """Return the kernels with their weights, the heaviest first.
@@ -232,11 +232,11 @@ class Explanations:
         return frame.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
 
     def _worth(self, lost: Array, members: Sequence[int]) -> Array:
-        """Return what counts of the losses of units (u, 2), each with one of the active kernels."""
+        """Return the relevant part of the losses of units (u, 2), for units with active kernels."""
         return np.maximum(lost[:, 0] - np.where(self._beyond(members), 0.0, EVIDENCE) * lost[:, 1], 0.0)
 
     def _beyond(self, members: Sequence[int]) -> Array:
-        """Return whether any kernel on the columns of the active kernels is beyond what noise reaches, (u,) bool."""
+        """Return whether any kernel on the columns of the active kernels is beyond noise, (u,) bool."""
         known = getattr(self, "_beyond_noise", None)
         if known is None:  # of kernels that were found
             return np.zeros(len(members), dtype=bool)
@@ -246,7 +246,7 @@ class Explanations:
         return np.array([places[m] in found for m in self._expansion.active[list(members)]], dtype=bool)
 
     def _lost(self) -> dict[str, Array]:
-        """Return what is lost without every unit and the error, (u, 2), as it was kept or from the rows that were."""
+        """Return the loss without every unit and the error, (u, 2), from stored values or stored rows."""
         kept: dict[str, Array] | None = getattr(self, "_lost_by", None)
         if kept is not None:
             return kept
@@ -259,7 +259,7 @@ class Explanations:
             return drops(self._expansion.bank, of_support(self))
 
     def _columns_bank(self, asked: str) -> FittedBank:
-        """Return the active kernels, if they have columns."""
+        """Return the active kernels, if on columns."""
         if "_expansion" not in self.__dict__:
             check_is_fitted(self)
         if not self._expansion.bank.on_columns:
@@ -403,13 +403,13 @@ class Explanations:
 
 
 def unit_names(kernels: pd.DataFrame) -> list[str]:
-    """Return a short name for the columns of every kernel: what stands before the function in the kernel's name."""
+    """Return a short name for the columns of every kernel: the part before the function in the name."""
     labels = zip(kernels["name"].astype(str), kernels["columns"].astype(str), strict=True)
     return [name.rpartition(": ")[0] or (columns if len(columns) <= MOST_LETTERS else name) for name, columns in labels]
 
 
 def _variances(parts: pd.DataFrame) -> pd.DataFrame:
-    """Return shares of the variance of a sum that fall to the columns."""
+    """Return shares of the variance of a sum by column."""
     values = parts.drop(columns=INTERCEPT)
     centered = values.to_numpy() - values.to_numpy().mean(axis=0)
     whole = centered.sum(axis=1)
@@ -428,7 +428,7 @@ CARD = "manykernels.inspection:summary_html"
 
 
 class NotebookCard:
-    """Puts the card of a fitted estimator above the diagram that scikit-learn's estimators show."""
+    """Adds the card of a fitted estimator above the diagram of scikit-learn."""
 
     def _repr_html_inner(self) -> str:
         diagram = estimator_html_repr(self)

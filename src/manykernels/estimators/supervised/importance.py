@@ -72,7 +72,7 @@ def some_rows(n: int, most: int, seed: int) -> Array:
 
 
 def _seed_of(model: BaseEstimator) -> int:
-    """Return the seed that rows are drawn with, 0 for a generator, which goes on between a fit and a question."""
+    """Return the seed of the sampled rows, 0 for a generator with changing state."""
     seed = getattr(model, "random_state", None)
     return int(seed) if isinstance(seed, (int, np.integer)) else 0
 
@@ -96,7 +96,7 @@ def most_rows(stack: FactoredStack, fit: Fit, active: Sequence[int]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """What models that have not seen a row say of it."""
+    """Leave-one-out predictions of rows."""
 
     scores: Array  # (n, K)
     parts: Array  # (m, n, K): what each active kernel adds
@@ -163,7 +163,7 @@ def units_of(bank: FittedBank, n_active: int) -> list[list[int]]:
 
 
 def of_support(model: BaseEstimator) -> LeftOut:
-    """Return what is left of the rows that a model of Gram matrices keeps, every left out in turn."""
+    """Return leave-one-out results for the stored rows of a model of Gram matrices."""
     expansion = model._expansion
     losses = (get_shared_loss(model._loss),) if model._shares_weights else (model._loss,) * expansion.n_targets
     known = (model._support_targets, model._support_weights)
@@ -180,7 +180,7 @@ def of_rows(
     weight: Array,
     most: int = FEWER_ROWS,
 ) -> LeftOut:
-    """Return the same of prepared rows of the active kernels, whose dual coefficients ``rho`` (K, n) may be zero."""
+    """Return leave-one-out results for prepared rows of the active kernels with dual coefficients ``rho`` (K, n)."""
     kept = some_rows(len(weight), most, _seed_of(model))
     some = rows if len(kept) == len(weight) else rows.take(kept)
     weights = np.broadcast_to(model._expansion.weights, (len(rho), model._expansion.active.size))
@@ -211,7 +211,7 @@ def of_rows(
 
 @dataclass(frozen=True, eq=False)
 class FactorRows:
-    """Rows of kernels held as factors, all that it takes to leave them out: they are there as long as the fit is."""
+    """Rows of kernels held as factors with everything for leave-one-out predictions, kept with the fit."""
 
     targets: list[Target]
     factors: list[list[tuple[Array, Array]]]  # of every target and active kernel: rows, and coefficients
@@ -224,7 +224,7 @@ class FactorRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what grows with rows and kernels; of rows that targets share, once."""
+        """Bytes that grow with rows and kernels, with shared rows counted once."""
         shared = {id(Z): Z.nbytes for own in self.factors for Z, _ in own}
         held = [*shared.values(), *(v.nbytes for own in self.factors for _, v in own)]
         held += [each.nbytes for target in self.targets for each in (target.values, target.constants)]
@@ -258,7 +258,7 @@ class FactorRows:
 
 
 def _rows_once(stack: FactoredStack, kept: Array) -> Callable[[int, float], Array | None]:
-    """Return what gives rows of the factor of a kernel, None of features: targets that share kernels share them."""
+    """Return a cached function for rows of the factor of a kernel, None for features."""
 
     @cache
     def rows_of(kernel: int, tol: float) -> Array | None:
@@ -271,7 +271,7 @@ def _rows_once(stack: FactoredStack, kept: Array) -> Callable[[int, float], Arra
 def of_factors(
     model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, weight: Array, most: int | None = None
 ) -> FactorRows:
-    """Return the rows of kernels held as factors that leaving rows out needs, by default `most_rows` of them."""
+    """Return the rows of kernels held as factors for leave-one-out predictions, by default `most_rows`."""
     active, n_targets = model._expansion.active, model._expansion.n_targets
     most = most_rows(stack, fit, active.tolist()) if most is None else most
     kept = some_rows(len(weight), most, _seed_of(model))
@@ -376,7 +376,7 @@ def _joined(left: Sequence[tuple[Array, Array]], losses: Sequence[Any], y: Array
 
 
 def keeps_rows(model: BaseEstimator, losses: Sequence[Any]) -> bool:
-    """Whether a model keeps all that it takes to leave the rows out."""
+    """Return whether a model has everything for leave-one-out predictions."""
     each = [loss.each for loss in losses]
     smooth = all(loss.couples_samples or (loss.smooth and loss == each[0]) for loss in each)
     known = model._expansion.of_samples and "_support_targets" in model.__dict__
@@ -425,7 +425,7 @@ def norm_bends(fit: Fit, active: Array) -> Array:
 
 
 def _lost_by(bank: FittedBank, left_out: Callable[[], LeftOut]) -> dict[str, Any]:
-    """Return what is lost as an attribute, or none."""
+    """Return the leave-one-out losses as attributes, or none."""
     try:
         lost = drops(bank, left_out())
     except UNKNOWN:
@@ -434,7 +434,7 @@ def _lost_by(bank: FittedBank, left_out: Callable[[], LeftOut]) -> dict[str, Any
 
 
 def drops(bank: FittedBank, left: LeftOut) -> dict[str, Array]:
-    """Return what is lost without every set of columns and without each active kernel, and of how many rows."""
+    """Return the increase in loss without every set of columns and every active kernel, and the number of rows."""
     n_active = len(left.parts)
     lost = {"columns": left.drops(units_of(bank, n_active)), "kernel": left.drops([[m] for m in range(n_active)])}
     return {**lost, "rows": np.array([float(len(left.weight))])}

@@ -27,7 +27,7 @@ CHUNK = 512  # of these rows at a time: beside them, four matrices of as many ro
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """One target of a fitted model, at the rows left out in turn."""
+    """A target of a fitted model, at the rows left out in turn."""
 
     values: Array  # (m, n): what each active kernel adds
     scores: Array  # (n,): their sum, and the constant
@@ -91,7 +91,7 @@ def bends_of(problem: Problem, weights: Array, norms: Array, active: Array) -> A
 
 
 def curvatures(losses: Sequence[Any], y: Array, scores: Array, rho: Array, weight: Array, unit: Array) -> Array:
-    """Return ``W`` (n, K); ``unit`` (K,) is the prior variance of the scores, by which kinks are stiff."""
+    """Return ``W`` (n, K); ``unit`` (K,) is the prior variance of the scores, the stiffness at kinks."""
     first = losses[0]
     if first.of_several and first.coupled:  # without what ties the scores of a row
         shares = first.curvature(y, scores)
@@ -146,7 +146,7 @@ def _covariance_of_scores(target: Target, whole: Array, rows: Array | slice = sl
 
 
 def by_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:
-    """Return scores (n,) and parts (m, n) of rows left out in turn, from Gram matrices among them."""
+    """Return leave-one-out scores (n,) and parts (m, n), from Gram matrices."""
     return target.left_out(partial(_covariances_of_matrices, gram=gram))
 
 
@@ -167,7 +167,7 @@ def _covariances_of_matrices(target: Target, gram: Callable[[int], Array]) -> tu
 
 
 def by_rows(target: Target, factors: Sequence[Array]) -> tuple[Array, Array]:
-    """Return the same as `by_matrices` of ``Z_m Z_m'``, none of which is formed but the sum of all."""
+    """Return the result of `by_matrices` for ``Z_m Z_m'``, forming only their sum."""
     return target.left_out(partial(_covariances_of_rows, factors=factors))
 
 
@@ -189,7 +189,7 @@ def _covariances_of_rows(target: Target, factors: Sequence[Array]) -> tuple[Arra
 def _side_by_side(
     target: Target, factors: Sequence[Array], alive: Sequence[int]
 ) -> Iterator[tuple[list[int], Array, list[int]]]:
-    """Yield some kernels, rows of their factors side by side, times the roots of weights, and where each begins."""
+    """Yield kernels as rows of neighboring factors, times the roots of weights, with the offsets."""
     members: list[int] = []
     starts, known = [0], [m for m in alive if factors[m].shape[1]]
     for m in known:
@@ -201,7 +201,7 @@ def _side_by_side(
 
 
 def _longer(target: Target) -> tuple[Array, Array]:
-    """Return functions of unit norm, and by which of them every prior is longer along its own, (m, n) twice."""
+    """Return functions of unit norm, and the excess of every prior along the function, (m, n) twice."""
     values, vectors = target.stiffness()
     root = np.sqrt(target.weights)
     lengths = target.values / np.where(target.norms > 0, target.norms, 1.0)[:, None]
@@ -209,7 +209,7 @@ def _longer(target: Target) -> tuple[Array, Array]:
 
 
 def _explained(target: Target, whole: Array) -> tuple[Array, Array, Array]:
-    """Return the rows that have curvature, and ``R (Q + B G U')`` and ``G U'`` from the covariance ``Q``."""
+    """Return the rows with curvature, and ``R (Q + B G U')`` and ``G U'`` from the covariance ``Q``."""
     bent = np.flatnonzero(target.curvature > 0)
     bend = np.sqrt(target.share * target.curvature[bent])
     factor = cho_factor(np.eye(len(bent)) + bend[:, None] * whole[np.ix_(bent, bent)] * bend, lower=True)
@@ -222,7 +222,7 @@ def _explained(target: Target, whole: Array) -> tuple[Array, Array, Array]:
 
 
 def by_factors(target: Target, factors: Sequence[Array], coefficients: Sequence[Array]) -> tuple[Array, Array]:
-    """Return scores (n,) and parts (m, n) of rows left out in turn, from the rows of the factors, one a kernel."""
+    """Return leave-one-out scores (n,) and parts (m, n), from the rows of the factors."""
     return target.left_out(partial(_covariances_of_factors, factors=factors, coefficients=coefficients))
 
 

@@ -66,7 +66,7 @@ def build_problems(
     kernel_penalties: Array | None,
     share_weights: bool = False,
 ) -> list[Problem]:
-    """Return a single problem for every column of ``targets`` with the loss, or one for all with shared weights."""
+    """Return a problem for every column of ``targets`` with the loss, or a joint problem for shared weights."""
     given: dict[str, Any] = {"fit_intercept": fit_intercept, "sample_weight": sample_weight}
     given["kernel_penalties"] = kernel_penalties
     if share_weights:
@@ -126,7 +126,7 @@ def end_of(time_limit: float | None) -> float:
 
 
 def time_left(until: float) -> float | None:
-    """Return the limit of what begins now; a solver without time says so at once."""
+    """Return the remaining time limit; without time left, solvers return at once."""
     return None if until == float("inf") else max(until - time.perf_counter(), LEAST_SECONDS)
 
 
@@ -202,7 +202,7 @@ def prune_dual_coefficients(problem: Problem, solution: Solution, tol: float) ->
 
 
 def expanded(training: Training, fit: Fit) -> tuple[Expansion, Fit]:
-    """Return what a model keeps of solutions, and the solutions, whose intercepts take up what centering removes."""
+    """Return the stored part of solutions, and the solutions with intercepts for uncentered kernels."""
     weights = np.array([found.kernel_weights for found in fit.solutions])
     if not training.stack.has_factors:
         rho = np.vstack([found.dual_coef.T for found in fit.solutions])
@@ -227,7 +227,7 @@ def expanded(training: Training, fit: Fit) -> tuple[Expansion, Fit]:
 
 
 def _offsets(parts: Sequence[KernelPart], first: int, shape: tuple[int, ...]) -> Any:
-    """Return the sums of the offsets of parts by target, a number for one; ``first`` is the first target."""
+    """Return the sums of the offsets of parts by target, or a number; ``first`` is the first target."""
     sums = np.zeros(shape or 1)
     for part in parts:
         sums[part.target - first] += part.offset
@@ -237,7 +237,7 @@ def _offsets(parts: Sequence[KernelPart], first: int, shape: tuple[int, ...]) ->
 def _kernel_part(
     stack: FactoredStack, component: Component, target: int, place: dict[int, int], centered: bool
 ) -> KernelPart:
-    """Return a component as a function that needs no stack."""
+    """Return a component as a function without a stack."""
     function, offset = component.function(stack), 0.0
     if centered:  # the mean of the function over the training rows
         columns, starts = stack.columns_of(component.kernel), range(0, stack.n_samples, CHUNK_ROWS)
@@ -254,12 +254,12 @@ PLURALS = {"class": "classes", "output": "outputs"}
 
 
 def constant_targets(fit: Fit) -> set[int]:
-    """Return the numbers of the targets that have a single value only."""
+    """Return the numbers of the targets with a single value."""
     return {number for number, problem in enumerate(fit.problems) if problem.constant_target}
 
 
 def why_constant(fit: Fit) -> str | None:
-    """Return why the best constant is the best model at any strength; None where it need not be."""
+    """Return the reason for a constant optimum at any strength, or None."""
     if not fit.problems:  # kernels that were found: nobody knows of those that were not
         return None
     if len(constant_targets(fit)) == len(fit.problems):
@@ -364,7 +364,7 @@ def descend(
 
 
 def _same_but_for_strength(penalties: Sequence[Regularizer], others: Sequence[Regularizer]) -> bool:
-    """Tell whether penalties differ in their strengths alone, which no solver is chosen by."""
+    """Return whether penalties differ in their strengths alone, irrelevant for the choice of a solver."""
     if len(penalties) != len(others) or any(
         type(one) is not type(two) for one, two in zip(penalties, others, strict=True)
     ):
@@ -396,7 +396,7 @@ def _solve_from(problem: Problem, solver: Solver, start: Solution | None) -> Sol
 
 
 def _uninterrupted(problem: Problem, solver: Solver, start: Solution | None) -> Solution:
-    """Solve; Ctrl-C is meant for all that would follow."""
+    """Solve; Ctrl-C also ends all following problems."""
     solution = solver.solve(problem, start)
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt

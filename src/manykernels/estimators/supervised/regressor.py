@@ -1,4 +1,4 @@
-"""Regression with many kernels, for one or several targets."""
+"""Regression with many kernels, for a single target or several."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
     @property
     def _levels(self) -> Array | None:
-        """The quantiles that are estimated at once; None for other losses and a single one."""
+        """The simultaneous quantiles; None for other losses and a single quantile."""
         tau = self._group("loss_parameters").tau
         several = isinstance(self.loss, str) and self.loss == "quantile" and np.ndim(tau) == 1
         return np.asarray(tau, dtype=np.float64) if several else None
@@ -381,7 +381,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
 
 def _explained(loss: Loss, target: Array, scores: Array, weight: Array) -> float:
-    """Return the share of the loss of the best constant that scores save."""
+    """Return the share of the constant loss explained by scores."""
     target = loss.check_target(target)
     constant = loss.best_intercept(target, np.zeros(len(target)), weight)
     left, whole = (float(weight @ loss.value(target, z)) for z in (scores, np.full(len(target), constant)))

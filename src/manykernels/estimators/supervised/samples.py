@@ -1,4 +1,4 @@
-"""Training samples: rows, targets and weights, checked once; labels become signs, those of weight zero are left out."""
+"""Training samples: checked rows, targets and weights, with labels as signs and without zero weights."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def checked_rows(
 
 
 def _checked(estimator: BaseEstimator, X: TableLike, *, precomputed: bool, reset: bool, read: Array | None) -> Rows:
-    """Return X as rows that are checked."""
+    """Return checked rows of X."""
     if precomputed:
         stack = as_kernel_stack(X, square=reset)
         if reset:
@@ -97,13 +97,13 @@ def _checked(estimator: BaseEstimator, X: TableLike, *, precomputed: bool, reset
 
 
 def part_of(rows: Rows, numbers: Array, *, by_columns: bool) -> Rows:
-    """Return some rows; of a table column after column where kernels held as factors are to read them."""
+    """Return some rows; of a table in column order if read by kernels held as factors."""
     part = rows[numbers]
     return part.by_columns() if by_columns and isinstance(part, Table) else part
 
 
 def _warn_of_spreads(table: Table) -> None:
-    """Say that sparse columns are read unchanged, where a single width cannot suit them all."""
+    """Warn of sparse columns of unequal spreads, unscaled under a single width."""
     mean, square = (np.asarray(each.mean(axis=0)).ravel() for each in (table.data, table.data.power(2)))
     spreads = np.sqrt(np.maximum(square - mean**2, 0.0))
     spreads = spreads[spreads > 0]
@@ -116,7 +116,7 @@ def _warn_of_spreads(table: Table) -> None:
 
 
 def _what_is_read(estimator: BaseEstimator, table: Table, read: Array | None) -> str:
-    """Return which columns would do, where that is fewer than all."""
+    """Return the columns that would suffice, if fewer than all."""
     known = getattr(estimator, "feature_names_in_", None)
     if read is None or known is None or table.columns is None or read.all():
         return ""
@@ -139,7 +139,7 @@ def check_alignment(rows: Rows, y: ArrayLike) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The samples of positive weight, out of those given."""
+    """The samples of positive weight."""
 
     rows: Rows
     y: Array  # (n,) labels, (n,) or (n, K) numbers
@@ -182,7 +182,7 @@ class Samples:
         return [(self.kept[train], self.kept[test]) for train, test in splits(y[self.kept], own)]
 
     def with_targets(self, targets: Array, weight: Array | None = None) -> Samples:
-        """Return the samples with other targets, and other positive weights if they are given."""
+        """Return the samples with other targets, and optionally other positive weights."""
         return replace(self, y=targets, weight=self.weight if weight is None else weight)
 
 
@@ -201,7 +201,7 @@ def invalid_input() -> Iterator[None]:
 
 
 def check_lengths(n_samples: int, n_targets: int) -> None:
-    """Raise ``InvalidInputError`` unless X and y have one length of at least two."""
+    """Raise ``InvalidInputError`` unless X and y have equal length of at least two."""
     if n_samples != n_targets:
         raise InvalidInputError(f"X has {n_samples} samples but y has {n_targets}; they must have the same length.")
     if n_samples < 2:
@@ -301,7 +301,7 @@ NO_RATE = " A rate such as counts / exposure is not defined where the exposure i
 
 
 def _refuse_infinite(y: Array, hint: str) -> None:
-    """Raise ``InvalidInputError`` that names the first infinite target."""
+    """Raise ``InvalidInputError`` with the first infinite target."""
     rows = np.flatnonzero(~np.isfinite(y.reshape(len(y), -1)).all(axis=1))
     raise InvalidInputError(
         f"Input y contains infinity: {len(rows)} of {len(y)} rows have an infinite target or one beyond float64, the "
@@ -330,7 +330,7 @@ def _refuse_gaps(y: Any, hint: str = "") -> None:
 
 
 def names_of_targets(y: ArrayLike) -> Array | None:
-    """Return the names of the columns of a DataFrame or Series, (K,) text; None unless they are text and differ."""
+    """Return the column names of a DataFrame or Series, (K,) text; None unless distinct texts."""
     named = y.columns if isinstance(y, pd.DataFrame) else [y.name] if isinstance(y, pd.Series) else []
     names = list(named)
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
@@ -356,7 +356,7 @@ def likeliest(classes: Array, values: Array) -> Array:
 
 
 def sample_weights(sample_weight: ArrayLike | None, n_samples: int) -> Array:
-    """Return sample weights as a vector, ones if there are none; at least one must be positive."""
+    """Return sample weights as a vector, ones by default; at least one must be positive."""
     if sample_weight is None:
         return np.ones(n_samples)
     check_readable(sample_weight, "sample_weight")
@@ -393,7 +393,7 @@ def class_factors(class_weight: Mapping[Any, float] | str | None, classes: Array
 
 
 def kernel_factors(kernel_penalties: ArrayLike | Mapping[str, float] | None, names: tuple[str, ...]) -> Array | None:
-    """Return the penalty of every kernel, (M,) float64, or None if all are one."""
+    """Return the penalty of every kernel, (M,) float64, or None if all are 1."""
     if kernel_penalties is None:
         return None
     if not isinstance(kernel_penalties, Mapping):
