@@ -190,7 +190,7 @@ def center_kernel(K: ArrayLike) -> Array:
 
 
 def centered(gram: Array, share: Array | None = None) -> Array:
-    """Return ``C K C'`` with ``C = I - 1 s'``, for shares ``s`` of the samples that sum to one, equal by default."""
+    """Return ``C K C'`` with ``C = I - 1 s'``, for shares ``s`` of the samples of unit sum, equal by default."""
     rows_centered = gram - (gram.mean(axis=0) if share is None else share @ gram)
     # Means of what is left, not of what was given: the second subtraction also removes the rounding of the first.
     rows_centered -= (rows_centered.mean(axis=1) if share is None else rows_centered @ share)[:, None]
@@ -198,7 +198,7 @@ def centered(gram: Array, share: Array | None = None) -> Array:
 
 
 def cosine(first: Array, second: Array) -> float:
-    """Return ``<A, B> / (||A|| ||B||)`` of two matrices; 0 if one of them is zero."""
+    """Return ``<A, B> / (||A|| ||B||)`` of two matrices; 0 for a zero matrix."""
     return float(np.vdot(_unit(first), _unit(second))) if first.any() and second.any() else 0.0
 
 
@@ -315,7 +315,7 @@ ROOT_TWO = np.sqrt(2.0)
 
 @compiled()
 def row_means(triangle: Array, n: int, out: Array) -> None:
-    """Set ``out = K 1 / n`` of one packed triangle (n(n+1)/2,), out (n,) float64."""
+    """Set ``out = K 1 / n`` of a packed triangle (n(n+1)/2,), out (n,) float64."""
     out[:] = 0.0
     start = 0
     for i in range(n):
@@ -371,7 +371,7 @@ class CenteredProducts:
     center: bool = True
 
     def target(self, T: Array) -> Array:
-        """Return a symmetric matrix T, centered if kernels are, as a vector like those of kernels."""
+        """Return a symmetric matrix T as a vector, centered like the kernels."""
         matrix = center_kernel(T) if self.center else np.asarray(T, dtype=np.float64)
         packed = np.empty(triangle_size(len(matrix)))
         pack_triangle(read_only(matrix), packed)
@@ -493,7 +493,7 @@ class AlignedWeights:
 
     @property
     def gap(self) -> float:
-        """Proven relative distance of the alignment from the largest possible one, ``1 - alignment / upper_bound``."""
+        """Proven relative distance of the alignment from the maximum, ``1 - alignment / upper_bound``."""
         return 1.0 - self.alignment / self.upper_bound
 
     def frame(self) -> pd.DataFrame:
@@ -650,7 +650,7 @@ def _weights(
 def _joint(
     products: CenteredProducts, b: Array, norms: Array, tol: float
 ) -> tuple[Array, tuple[float, float, float, int]]:
-    """Solve the joint problem for kernels of norm one; ``b`` are their alignments, ``norms`` divided them."""
+    """Solve the joint problem for kernels of unit norm; ``b`` are the alignments, ``norms`` the divisors."""
     everything = len(b) <= FIRST_SET
     working = np.arange(len(b)) if everything else np.sort(np.argsort(-b, kind="stable")[:FIRST_SET])
     gram = _scaled(products, working, working, norms)
@@ -804,7 +804,7 @@ def margin_weights(stack: GramStack | Any, y: ArrayLike, *, ridge: float = 0.1) 
 
 
 def _nearest_points(matrix: Array, signs: Array, ridge: float) -> tuple[Array, float, float]:
-    """Return the weights of the nearest points of two convex hulls, their squared distance and a bound below it."""
+    """Return the weights of the nearest points of two convex hulls, the squared distance and a lower bound."""
     sides = np.stack([signs > 0, signs < 0])
     # No dual coefficient exceeds N / (2 ridge) then, so that this is a machine without slack.
     machine = SVC(C=len(signs) / ridge, kernel="precomputed", tol=ACCURACY).fit(matrix, signs)

@@ -1,4 +1,4 @@
-"""What a search for kernels meets and returns, when it stops, and the certificate over a whole family of kernels."""
+"""Input and output of a search for kernels, stopping, and the certificate over a family of kernels."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -104,7 +104,7 @@ class SearchProblem:
         )
 
     def without_kernels(self, regularizer: Regularizer) -> Problem:
-        """Return the problem on a kernel that is zero."""
+        """Return the problem on a zero kernel."""
         n_samples = len(self.points)
         return self.on(DenseStack(np.zeros((1, n_samples, n_samples))), regularizer)
 
@@ -152,7 +152,7 @@ def learner_certificate(fit: LearnerFit, tiny: float) -> Certificate:
 
 
 def best_scaling(conjugate_loss: Callable[[Array], float], rho: Array, bound: float) -> tuple[float, float]:
-    """Maximize the dual value along the ray of ``rho``, which keeps it in the box."""
+    """Maximize the dual value along the ray of ``rho`` inside the box."""
 
     def negative(scale: float) -> float:
         return conjugate_loss(scale * rho) + scale**2 * bound
@@ -197,7 +197,7 @@ class Found:
 
 
 def checked_limits(limits: Limits | None, default: Limits) -> Limits:
-    """Return ``limits``, or ``default`` if it is None."""
+    """Return ``limits``, or ``default`` for None."""
     return check_instance(default if limits is None else limits, Limits, "limits", "Limits(tol=1e-4)")
 
 
@@ -225,7 +225,7 @@ class Discovery:
 
 
 def empty_candidate(problem: Problem) -> Solution:
-    """Return the model without kernels and the certificate that needs none: dual coefficients of zero."""
+    """Return the model without kernels with a certificate: zero dual coefficients."""
     nothing, b = np.zeros(problem.n_samples), problem.best_constant
     certificate = certificate_of(problem, (nothing, nothing, b), 0.0, nothing, 0.0)
     return Solution(nothing, np.zeros(0), b, certificate)
@@ -268,7 +268,7 @@ def run_search(candidates: Iterator[Solution], limits: Limits, problem: Problem)
 
 
 def without_empty(discovery: Discovery) -> Discovery:
-    """Return the discovery without kernels of weight zero, which a model does not need."""
+    """Return the discovery without kernels of weight zero."""
     weights = discovery.solution.kernel_weights
     kept = np.flatnonzero(weights)
     kernels = tuple(discovery.kernels[m] for m in kept)

@@ -114,7 +114,7 @@ class NonlinearProblem:
         return DescentPoint(theta, fit, value, gradient, max(decrease, 0.0) / max(abs(value), floor), gram)
 
     def constant_at(self, theta: Array) -> DescentPoint:
-        """Return the best constant as a model at theta, with the bound that needs no kernel; theta is unchanged."""
+        """Return the best constant as a model at fixed theta, with a bound without kernels."""
         problem, zero = self.problem, np.zeros(self.problem.n_samples)
         b, dual = problem.best_constant, -problem.conjugate_loss(zero)
         primal = problem.empirical_loss(problem.constant_scores(b))
@@ -123,7 +123,7 @@ class NonlinearProblem:
 
     @property
     def _unit(self) -> float:
-        """Unit of the objective: gradients of targets that are very small or large have no norm without it."""
+        """Unit of the objective, for gradients of very small or large targets."""
         return self.problem.loss_at_zero or 1.0
 
     def _gradient(self, rho: Array, base: Array) -> Array:
@@ -153,7 +153,7 @@ SMALLEST_STEP = 1e-12  # of the first one
 
 
 class NonlinearDescent:
-    """One descent: the point it is at and how it came there."""
+    """A descent: the current point and the history."""
 
     def __init__(self, posed: NonlinearProblem, limits: Limits) -> None:
         self.posed, self.limits = posed, limits
@@ -186,14 +186,14 @@ class NonlinearDescent:
             yield self._counted(point)
 
     def _start(self) -> Array:
-        """Return theta_0, or where that is zero (and with it the gradient, for D > 1) a point of equal weights."""
+        """Return theta_0, or a point of equal weights if theta_0 (and the gradient, for D > 1) vanishes."""
         center = self.posed.center
         if center.any():
             return center
         return np.full(len(center), self.posed.radius / np.sqrt(len(center)))
 
     def _next(self, point: DescentPoint, step: float, smallest: float) -> DescentPoint | None:
-        """Return a point that descends enough, halving the step until one does."""
+        """Return a point of sufficient descent, by step halving."""
         while step >= smallest:  # at most as many halvings as SMALLEST_STEP has
             theta = project_on_ball(point.theta - step * point.gradient, self.posed.center, self.posed.radius)
             following = self._at(theta, point)
@@ -210,13 +210,13 @@ class NonlinearDescent:
         return point
 
     def _counted(self, point: DescentPoint) -> Solution:
-        """Return the model of a point, with what it took so far: a kernel is read for the sum and the gradient."""
+        """Return the model of a point with the cost so far: a kernel is read for the sum and the gradient."""
         fit, weights = point.fit, np.array([1.0 / self.posed.strength])
         certificate, passes = learner_certificate(fit, self.posed.problem.tiny), 2.0 * self._tried
         return Solution(fit.rho, weights, fit.b, certificate, passes=passes, newton_steps=self._steps, state=point)
 
     def solution(self) -> Solution:
-        """Return the model at the best point, with the certificate that it has on the kernel."""
+        """Return the model at the best point, with the certificate on the kernel."""
         solution = self._run.solution()
         single = self.posed.problem.on(DenseStack(self.point.gram[None]), slice(None))
         certificate = single.certificate(solution.dual_coef, solution.kernel_weights, solution.intercept)

@@ -1,4 +1,4 @@
-"""Methods of papers: their problems with the papers' own constants, and their solvers."""
+"""Methods of papers: their problems with the original constants, and their solvers."""
 
 from manykernels.papers.printed.skm import smoothing_errors, sufficient_kappa
 from manykernels.papers.printed.spicymkl import PrintedRun, solve_as_printed

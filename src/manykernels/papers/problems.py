@@ -163,12 +163,12 @@ def squared_constant(constant: float, norms: Array) -> float:
 
 
 def block_constant(constant: float, norms: Array) -> float:
-    """Return the ``C`` for which the block 1-norm has the solution of the squared form with ``Ct``."""
+    """Return the ``C`` of the block 1-norm with the solution of the squared form with ``Ct``."""
     return check_positive(constant, "constant") * check_positive(float(np.sum(norms)), "The sum of block norms")
 
 
 def alpha_from_svm_constant(constant: float, total_weight: float) -> float:
-    """Return the ``alpha`` that gives a weight-set penalty the constant ``C`` of a support vector machine."""
+    """Return the ``alpha`` of a weight-set penalty for the constant ``C`` of a support vector machine."""
     return 1.0 / (check_positive(constant, "constant") * check_positive(total_weight, "total_weight"))
 
 
@@ -189,7 +189,7 @@ def normalized_weights(d: Array) -> Array:
 
 
 def tikhonov_exponent(q: float) -> float:
-    """Return ``p = q / (2 - q)``: the exponent on weights that equals the block q-norm (Table 3, corrected)."""
+    """Return ``p = q / (2 - q)``: the exponent on weights equivalent to the block q-norm (Table 3, corrected)."""
     if not 1 <= q <= 2:
         raise InvalidInputError(f"q must be between 1 and 2, got {q!r}.")
     return q / (2.0 - q) if q < 2 else float("inf")

@@ -1,4 +1,4 @@
-"""Families of kernels with continuous parameters: what a search needs to know of them, and nothing of the search."""
+"""Families of kernels with continuous parameters, independent of the search."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
@@ -176,7 +176,7 @@ class KernelFamily(ABC, Generic[Prepared]):
 
     @abstractmethod
     def prepare(self, points: Array) -> Any:
-        """Return what all evaluations on the points share, for instance distances: an argument of other methods."""
+        """Return the shared part of all evaluations on the points, for instance distances, for other methods."""
 
     @abstractmethod
     def gram(self, prepared: Prepared, parameter: Array) -> Array:
@@ -223,7 +223,7 @@ class KernelFamily(ABC, Generic[Prepared]):
         return np.full(len(parameters), self.fourth_derivative(prepared, pairs))
 
     def resolution(self, prepared: Prepared) -> float:
-        """Return the distance of grid points, in the search coordinate, that sees every peak worth refining."""
+        """Return the grid distance in the search coordinate that resolves every relevant peak."""
         return (self.coordinate(np.array([self.high])) - self.coordinate(np.array([self.low])))[0] / 60
 
     def value(self, points: Array, parameter: ArrayLike) -> Array:

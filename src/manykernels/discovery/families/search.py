@@ -1,4 +1,4 @@
-"""The inner search: the member of a family that fits given pair weights best, and a bound on how good any can be."""
+"""The inner search: the best member of a family for pair weights, with an upper bound."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_EVALUATIONS = 4000  # of a bound on a family of one parameter
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """What is known of a function at the points of a grid."""
+    """Values of a function at the points of a grid."""
 
     values: Array  # ndarray of shape (n_points,)
     slopes: Array  # ndarray of shape (n_points,)
@@ -30,7 +30,7 @@ class Profile:
     rounding: float  # by which values may be wrong
 
     def joined(self, other: Profile) -> Profile:
-        """Return the profile with the points of another one behind."""
+        """Return the profile extended by the points of another."""
         return Profile(
             np.concatenate([self.values, other.values]),
             np.concatenate([self.slopes, other.slopes]),
@@ -39,7 +39,7 @@ class Profile:
         )
 
     def coefficients(self, left: Array, right: Array, width: Array) -> tuple[Array, Array]:
-        """Return the Bernstein coefficients (4, n_cells) of the cubic in every cell, and how far off it may be."""
+        """Return the Bernstein coefficients (4, n_cells) of the cubic in every cell, and the error bound."""
         inner = self.values[left] + self.slopes[left] * width / 3, self.values[right] - self.slopes[right] * width / 3
         cubic = np.stack([self.values[left], *inner, self.values[right]])
         return cubic, self.steep[left] * width**4 / 384 + self.rounding
@@ -154,7 +154,7 @@ class SearchSettings:
 
 
 def checked_settings(settings: SearchSettings | None) -> SearchSettings:
-    """Return ``settings``, or those by default if it is None."""
+    """Return ``settings``, or the default for None."""
     chosen = SearchSettings() if settings is None else settings
     return check_instance(chosen, SearchSettings, "settings", "SearchSettings(n_starts=5)")
 
@@ -390,7 +390,7 @@ class FamilySearch:
         return value, BestMember(parameter, self.family.inner(self.prepared, parameter, pairs)[0])
 
     def rounded(self, parameter: Array) -> Array:
-        """Return the parameters with the digits that labels show, inside their bounds."""
+        """Return the parameters with the digits of labels, inside the bounds."""
         short = np.array([float(f"{number:.{DIGITS}g}") for number in parameter])
         return np.clip(short, self.family.low, self.family.high)
 

@@ -51,7 +51,7 @@ LARGEST_EXPONENT = 700.0  # beyond it the exponential is zero and polynomials ti
 
 @cache
 def _polynomial(*coefficients: float) -> Polynomial:
-    """Return a polynomial; to make one takes longer than the values at few pairs."""
+    """Return a polynomial, cached for speed."""
     return Polynomial(coefficients)
 
 

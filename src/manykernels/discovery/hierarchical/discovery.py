@@ -1,4 +1,4 @@
-"""Hierarchical kernel learning: a norm on a graph of products, searched from the root with a bound on what is left."""
+"""Hierarchical kernel learning: a norm on a graph of products, with a bounded search from the root."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -51,7 +51,7 @@ PRUNING_SHARE = 0.1  # of the gap, which setting small weights to zero may cost
 
 @dataclass(frozen=True, eq=False)
 class _DualNorm:
-    """What is known about the dual norm of a model: squares on the hull, and for every source its own and the bound."""
+    """Dual norms of a model: squares on the hull, and the bound for every source."""
 
     inside: float
     own: dict[Node, float]
@@ -63,7 +63,7 @@ class _DualNorm:
         return max(self.inside, max(self.bounds.values(), default=0.0))
 
     def violators(self, threshold: float) -> tuple[list[Node], list[Node]]:
-        """Return the sources that must enter, and those that may have a descendant that must; the worst first."""
+        """Return the sources that must enter, and sources with possibly violating descendants; the worst first."""
         by_own, by_bound = sorted(self.own, key=self.own.__getitem__), sorted(self.bounds, key=self.bounds.__getitem__)
         necessary = [node for node in reversed(by_own) if self.own[node] > threshold]
         return necessary, [node for node in reversed(by_bound) if self.bounds[node] > threshold]
@@ -71,7 +71,7 @@ class _DualNorm:
 
 @dataclass(eq=False)
 class HierarchicalSearch:
-    """The hull, the Newton iteration on it, and the group weights by which dual vectors are split."""
+    """The hull, the Newton iteration, and the group weights for splitting dual vectors."""
 
     grid: ProductGrid
     posed: SearchProblem
@@ -89,7 +89,7 @@ class HierarchicalSearch:
 
     @property
     def full(self) -> bool:
-        """Whether the hull has as many nodes as it may have."""
+        """Whether the hull has the maximal number of nodes."""
         return len(self.hull.nodes) >= self.max_kernels
 
     @property
@@ -140,7 +140,7 @@ class HierarchicalSearch:
         return ReducedProblem(self.base, self.grid.stack(nodes), norm)
 
     def _solved(self, goal: float, gap: float) -> Model:
-        """Solve on the hull, from the last point if there is one, and from scratch if that does not get there."""
+        """Solve on the hull, warm-started if possible, and from scratch after a failure."""
         reduced = self._reduced()
         warm = None if self.newton is None else grown_newton(self.newton, reduced, gap)
         if warm is None or not (self._descended(warm, NEWTON_SHARE * goal) or seconds_left() == 0):
@@ -164,7 +164,7 @@ class HierarchicalSearch:
         return rho, d, b
 
     def _dual_norm(self, reduced: ReducedProblem, rho: Array, known: dict[Node, tuple[float, float]]) -> _DualNorm:
-        """Bound the dual norm of ``rho``; bounds known are not computed again, new ones are added to them."""
+        """Bound the dual norm of ``rho``, with cached bounds."""
         squared_norms = np.maximum(reduced.stack.apply_each(rho) @ rho, 0.0)
         inside = float(reduced.regularizer.dual_squares(self.eta, squared_norms).max())
         fresh = [node for node in self.hull.sources if node not in known]
@@ -294,7 +294,7 @@ def discover_hierarchical(
 
 
 def _grid(points: Array, kernels: str | KernelSpec, degree: int, growth: float, normalize: str | None) -> ProductGrid:
-    """Check the family and return it."""
+    """Check the family and return the grid."""
     degree, growth = check_count(degree, "degree"), check_growth(growth)
     if isinstance(kernels, KernelSpec):
         return AnovaGrid(points, degree, growth, _one_column(kernels))
@@ -306,7 +306,7 @@ def _grid(points: Array, kernels: str | KernelSpec, degree: int, growth: float, 
 
 
 def _one_column(kernel: KernelSpec) -> KernelSpec:
-    """Return a kernel that can act on a single column unchanged, else say why it cannot."""
+    """Return a kernel for a single column unchanged, else raise an error with the reason."""
     if kernel.pending:
         raise InvalidInputError(f"The width of {kernel.label} is not a number yet: give one, such as Gaussian(1.0).")
     kernel.check_columns(1, f"kernels={kernel.label}")

@@ -58,7 +58,7 @@ class HierarchicalNorm:
 
     @property
     def formulas(self) -> HierarchicalNorm:
-        """Itself, which computes the value."""
+        """The family, also the source of the value."""
         return self
 
     def value(self, t: Array) -> float:
@@ -70,7 +70,7 @@ class HierarchicalNorm:
         return 1.0 / (self.above @ (self.squares / eta))
 
     def shares(self, eta: Array) -> tuple[Array, Array]:
-        """Return ``zeta`` (p,) and ``pi`` (p, p) with rows that sum to one."""
+        """Return ``zeta`` (p,) and ``pi`` (p, p) with unit row sums."""
         zeta = self.zeta(eta)
         return zeta, (zeta[:, None] * self.above) * (self.squares / eta)
 
@@ -114,7 +114,7 @@ JITTERS = (0.0, 1e-14, 1e-12, 1e-10)  # relative to the unit diagonal
 
 @dataclass
 class HierarchicalWeights:
-    """Group weights ``eta`` on the simplex with their slacks; what the Newton iteration asks of the kernels."""
+    """Group weights ``eta`` on the simplex with slacks, the interface of the Newton iteration."""
 
     norm: HierarchicalNorm
     eta: Array
@@ -136,7 +136,7 @@ class HierarchicalWeights:
 
     @classmethod
     def start(cls, norm: HierarchicalNorm, squared_norms: Array, eta: Array) -> HierarchicalWeights:
-        """Return variables at group weights ``eta`` with slacks that fit the squared norms."""
+        """Return variables at group weights ``eta`` with slacks matching the squared norms."""
         gains = norm.dual_squares(eta, squared_norms) / (2.0 * norm.strength)
         top = max(1.1 * float(gains.max()), np.finfo(np.float64).tiny)
         return cls(norm, eta, np.maximum(top - gains, SMALLEST_RELATIVE_SLACK * top))
@@ -211,17 +211,17 @@ class HierarchicalWeights:
         self._set_weights()
 
     def longest_step(self) -> float:
-        """Return the step within which the linearization means anything."""
+        """Return the longest step within the validity of the linearization."""
         return min(1.0, MOST_GROWTH / max(float(np.abs(self._growth).max()), MOST_GROWTH))
 
     def inactive(self, factor: float | Array = 1.0) -> Array:
-        """Return which nodes have zero weight: those with a group that has, in doubt one small by ``factor``."""
+        """Return the nodes of zero weight: nodes with such a group, in doubt with a group small by ``factor``."""
         groups = self.eta * self._level < factor * self.slack
         chosen: Array = groups @ self.norm.above.T > 0
         return chosen
 
     def _wanted(self) -> Array:
-        """Return what the products of slack and group weight are to change by."""
+        """Return the target change of the products of slack and group weight."""
         return self._target - self.slack * self.eta
 
     def _set_weights(self) -> None:
@@ -248,7 +248,7 @@ class HierarchicalWeights:
 
 
 def _robust_cholesky(matrix: Array) -> Array:
-    """Factorize a matrix of unit diagonal, with a jitter only if it is needed."""
+    """Factorize a matrix of unit diagonal, with a jitter only if needed."""
     for jitter in JITTERS:
         try:
             return cholesky(matrix + jitter * np.eye(len(matrix)), lower=True)
@@ -379,7 +379,7 @@ def _newton(
 
 
 def grown_newton(last: HierarchicalNewton, problem: ReducedProblem, gap: float) -> HierarchicalNewton:
-    """Return the point of ``last`` on a larger hull, whose first nodes are those of ``last``."""
+    """Return the point of ``last`` on a larger hull, with the nodes of ``last`` first."""
     samples, old, norm = last.samples, last._groups, problem.regularizer
     barrier = max(LIFT * gap / (samples.n_pairs + len(norm.penalties)), last.barrier())
     samples.recenter(barrier)

@@ -47,14 +47,14 @@ def depth(node: Node) -> int:
 
 
 def raised(node: Node, column: int) -> Node:
-    """Return the child with the level of a single column raised by one."""
+    """Return the child with a column level raised by 1."""
     levels = dict(node)
     levels[column] = levels.get(column, 0) + 1
     return tuple(sorted(levels.items()))
 
 
 def parents(node: Node) -> Iterator[Node]:
-    """Yield the nodes with a single level lowered by one."""
+    """Yield the nodes with a single level lowered by 1."""
     for column, level in node:
         yield tuple((c, j - (c == column)) for c, j in node if c != column or level > 1)
 
@@ -66,7 +66,7 @@ def ancestors(node: Node) -> Iterator[Node]:
 
 
 def hull_matrix(nodes: Sequence[Node]) -> Array:
-    """Return which node is an ancestor of which, for a set of nodes that holds all of the ancestors."""
+    """Return the ancestor matrix of a set of nodes closed under ancestors."""
     place = {node: m for m, node in enumerate(nodes)}
     matrix = np.zeros((len(nodes), len(nodes)))
     for m, node in enumerate(nodes):
@@ -75,7 +75,7 @@ def hull_matrix(nodes: Sequence[Node]) -> Array:
 
 
 class Hull:
-    """The active set: nodes together with all of their ancestors, and the sources of what is left."""
+    """The active set: nodes with all ancestors, and the sources of the complement."""
 
     def __init__(self, n_columns: int, degree: int, largest_level: int) -> None:
         self._n_columns, self._degree, self._largest_level = n_columns, degree, largest_level
@@ -83,7 +83,7 @@ class Hull:
         self.sources: dict[Node, None] = {ROOT: None}
 
     def add(self, node: Node) -> None:
-        """Move a source into the active set; the children whose parents are all there become sources."""
+        """Move a source into the active set; children with complete parents become sources."""
         del self.sources[node]
         self.nodes.append(node)
         inside = set(self.nodes)
@@ -100,7 +100,7 @@ class Hull:
 
 
 class NodeGrams(Protocol):
-    """Products of the Gram matrices of the nodes: what a Newton step asks of them."""
+    """Products of the Gram matrices of the nodes for a Newton step."""
 
     def combine(self, d: Array) -> Array:
         """Return ``sum_w d_w K_w`` (N, N), a new array."""
@@ -111,7 +111,7 @@ class NodeGrams(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ProductGrid(ABC):
-    """All products of one-dimensional kernels of at most ``r`` columns with levels that sum to ``degree`` at most."""
+    """All products of one-dimensional kernels of at most ``r`` columns with total level at most ``degree``."""
 
     points: Array
     degree: int
@@ -134,7 +134,7 @@ class ProductGrid(ABC):
 
     @abstractmethod
     def factors(self, node: Node) -> Iterator[tuple[KernelSpec, int]]:
-        """Yield the one-dimensional kernels that a node multiplies, each with the place of the column in the node."""
+        """Yield the one-dimensional factors of a node, with the place of the column."""
 
     @abstractmethod
     def level(self, column: int, level: int) -> Array:
@@ -163,7 +163,7 @@ class ProductGrid(ABC):
         return Found(kernel.named([names[column] for column in columns]), kernel, columns or (0,))
 
     def descendant_squares(self, rho: Array, source: Node) -> float:
-        """Return ``B_t`` of a source, an upper bound on the squared dual norm of all that lies below it."""
+        """Return ``B_t`` of a source, an upper bound on the squared dual norms of all descendants."""
         left = self.degree - depth(source)
         if left == 0:
             total = self.squared_norm(rho, source)
@@ -177,7 +177,7 @@ class ProductGrid(ABC):
         return max(total, 0.0) / self.penalty(source) ** 2
 
     def source_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
-        """Return for every source its own ``u_t^2 / d_t^2`` and ``B_t``, (n,) each."""
+        """Return ``u_t^2 / d_t^2`` and ``B_t`` of every source, (n,) each."""
         squares = [self.squared_norm(rho, node) / self.penalty(node) ** 2 for node in sources]
         return np.array(squares), np.array([self.descendant_squares(rho, node) for node in sources])
 
@@ -215,7 +215,7 @@ class ProductGrid(ABC):
 
 
 def _quotient(numerator: list[Array], denominator: list[Array], length: int) -> list[Array]:
-    """Power series ``numerator / denominator``; the first coefficient of the denominator is one."""
+    """Return the power series ``numerator / denominator``, for a leading denominator of 1."""
     result: list[Array] = []
     for power in range(length + 1):
         term = numerator[power].copy() if power < len(numerator) else np.zeros_like(numerator[0])
@@ -245,7 +245,7 @@ class MonomialGrid(ProductGrid):
 
     @property
     def largest_level(self) -> int:
-        """The degree, or one."""
+        """Return the degree, or 1."""
         return self.degree if self.squares else 1
 
     @cached_property
@@ -265,7 +265,7 @@ class MonomialGrid(ProductGrid):
         return self.points[:, column] ** level if self.normalize is None else self._levels[level][column]
 
     def factors(self, node: Node) -> Iterator[tuple[KernelSpec, int]]:
-        """Yield linear kernels, one for every level, or the kernels of normalized powers."""
+        """Yield linear kernels per level, or the kernels of normalized powers."""
         for at, (column, level) in enumerate(node):
             if self.normalize is None:
                 yield from [(Linear(), at)] * level
@@ -320,11 +320,11 @@ class MonomialGrid(ProductGrid):
 
     @cached_property
     def _partial_sums(self) -> list[Array]:
-        """Sums of the coefficients of the whole product from the first to each, without the constant."""
+        """Cumulative sums of the coefficients of the whole product, without the constant."""
         return list(np.cumsum([np.zeros_like(self._whole[0]), *self._whole[1:]], axis=0))
 
     def _normalized_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
-        """Return own squares and bounds; those of sources with a single level left, or none, at once."""
+        """Return squares and bounds, in closed form for sources with at most a single level left."""
         squares, bounds = np.zeros(len(sources)), np.zeros(len(sources))
         left = self.degree - np.array([depth(node) for node in sources])
         for m, node in enumerate(sources):
@@ -381,14 +381,14 @@ class AnovaGrid(ProductGrid):
 
 
 class _GramCache:
-    """Gram matrices of nodes, kept while they fit."""
+    """Gram matrices of nodes, cached within the memory limit."""
 
     def __init__(self, points: Array, kernel: KernelSpec) -> None:
         self.points, self._kernel = points, kernel
         self._kept: dict[Node, Array] = {}
 
     def of(self, node: Node) -> Array:
-        """Return the Gram matrix and keep it."""
+        """Return the cached Gram matrix."""
         if node not in self._kept:
             gram = self.product(node)
             if (len(self._kept) + 1) * gram.nbytes > LARGEST_CACHE:
@@ -397,7 +397,7 @@ class _GramCache:
         return self._kept[node]
 
     def product(self, node: Node) -> Array:
-        """Return the Gram matrix without keeping it; the factors, and the product of all but the last, may be kept."""
+        """Return the Gram matrix, with cached factors and partial products only."""
         if node in self._kept:
             return self._kept[node]
         if node == ROOT:

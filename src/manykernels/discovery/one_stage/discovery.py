@@ -214,18 +214,18 @@ def _solved(learner: Learner, mixture: WeightedMembers, tol: float) -> tuple[Pro
 
 
 def _weighted(mixture: WeightedMembers, solution: Solution) -> WeightedMembers:
-    """Return the kernels found with the weights ``theta`` of a solution, which add up to one."""
+    """Return the found kernels with the weights ``theta`` of a solution, of unit sum."""
     total = float(solution.kernel_weights.sum())
     return mixture.weighted(solution.kernel_weights / total if total > 0 else solution.kernel_weights)
 
 
 def _inner_tol(certified: FamilyCertificate, limits: Limits) -> float:
-    """Return the accuracy that the problems inside need: far from the end, a rough answer names the next kernel."""
+    """Return the accuracy of the inner problems: rough far from the optimum."""
     return max(INNER_SHARE * max(limits.tol, min(certified.certificate.relative_gap, 0.5)), 1e-10)
 
 
 def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update: str) -> Iterator[Solution]:
-    """Move weight to the best kernel, from all others or from the worst one, by a line search on J."""
+    """Move weight to the best kernel, from all or from the worst kernel, by a line search on J."""
     start, certified, fit = _begin(learner, limits, rng)
     yield start
     mixture, steps = WeightedMembers(), 0
@@ -247,7 +247,7 @@ def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update:
 
 
 def _direction(mixture: WeightedMembers, new: int, dual_norms: Array, update: str) -> tuple[Array, float]:
-    """Return the direction of the weights and the longest step along it."""
+    """Return the direction of the weights and the longest step."""
     weights = mixture.weights
     direction = np.zeros(len(weights))
     direction[new] = 1.0
@@ -304,7 +304,7 @@ class _Line:
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """A vector of widths and the logarithm of the density it was drawn from."""
+    """A vector of widths and the log density of the draw."""
 
     parameter: Array  # ndarray of shape (n_parameters,)
     log_density: float
@@ -342,7 +342,7 @@ def draw_widths(search: FamilySearch, vector: Array, rng: np.random.Generator) -
 
 
 def _draw_one(search: FamilySearch, pairs: PairWeights, rng: np.random.Generator) -> Draw:
-    """Draw a single width around the best one."""
+    """Draw a width around the best width."""
     family = search.family
     best = float(search.maximize(pairs).parameter[0])
     ends = (family.low - best) / best, (family.high - best) / best

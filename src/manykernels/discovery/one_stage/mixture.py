@@ -71,7 +71,7 @@ class Learner:
         return self.posed.on(as_stack(np.stack(grams)), self.empty.regularizer)
 
     def found(self, parameters: Sequence[Array]) -> tuple[Found, ...]:
-        """Return the kernels of some parameters, under names that differ."""
+        """Return the kernels of parameters, with distinct names."""
         kernels = []
         for m, parameter in enumerate(parameters):
             spec = self.search.family.spec(parameter)
@@ -92,7 +92,7 @@ class WeightedMembers:
         return len(self.parameters)
 
     def with_member(self, search: FamilySearch, parameter: Array) -> tuple[WeightedMembers, int]:
-        """Return the mixture with one more member of weight zero, and the position; a known member stays one."""
+        """Return the mixture extended by a member of weight zero, and the position; known members merge."""
         at = search.family.coordinate(parameter)
         for m, known in enumerate(self.parameters):
             if np.max(np.abs(search.family.coordinate(known) - at)) < SAME:
@@ -103,7 +103,7 @@ class WeightedMembers:
         return grown, len(self)
 
     def merged(self, search: FamilySearch) -> WeightedMembers:
-        """Return the mixture with every member once; members that are the same add up their weights."""
+        """Return the mixture with distinct members and summed weights."""
         whole = WeightedMembers()
         for parameter, weight in zip(self.parameters, self.weights, strict=True):
             whole, place = whole.with_member(search, parameter)
@@ -122,7 +122,7 @@ class WeightedMembers:
         )
 
     def combined(self, weights: Array | None = None) -> Array:
-        """Return ``sum_m theta_m K_m`` with the weights, else its own."""
+        """Return ``sum_m theta_m K_m`` with given or stored weights."""
         total = np.zeros_like(self.grams[0])
         for weight, gram in zip(self.weights if weights is None else weights, self.grams, strict=True):
             if weight:
@@ -132,7 +132,7 @@ class WeightedMembers:
 
 @dataclass(frozen=True, eq=False)
 class FamilyCertificate:
-    """The certificate of a model over a family, and the member that violates it most."""
+    """The certificate of a model over a family, and the most violating member."""
 
     certificate: Certificate
     worst: BestMember
@@ -171,7 +171,7 @@ def certify(
 def candidate(
     learner: Learner, parameters: Sequence[Array], model: Model, certificate: Certificate, newton_steps: int
 ) -> Solution:
-    """Return the model in the form in which searches offer it."""
+    """Return the model in the form offered by searches."""
     return Solution(*model, certificate, newton_steps=newton_steps, kernels=learner.found(parameters))
 
 
@@ -197,7 +197,7 @@ Key = tuple[int, ...]
 
 @dataclass(frozen=True)
 class CornerBound:
-    """What branch and bound found out."""
+    """Result of branch and bound."""
 
     bound: float  # r'K_w r exceeds it nowhere in the box
     best: float  # largest value met
@@ -265,7 +265,7 @@ def corner_bound(points: Array, vector: Array, low: float, high: float, *, slack
 
 
 def _corners(points: Array, vector: Array, low: float, high: float) -> _Corners:
-    """Return what evaluations share; pairs of samples that have no weight are left out."""
+    """Return the shared part of evaluations, without pairs of zero weight."""
     first, second = np.triu_indices(len(points), 1)
     products = 2.0 * vector[first] * vector[second]
     kept = products != 0
@@ -277,12 +277,12 @@ def _corners(points: Array, vector: Array, low: float, high: float) -> _Corners:
 
 
 def _vertices(lower: Key, upper: Key) -> list[Key]:
-    """Return the corners of a box, those with the upper end of the last coordinate next to those with the lower end."""
+    """Return the corners of a box, with both ends of the last coordinate adjacent."""
     return list(product(*zip(lower, upper, strict=True)))
 
 
 def _bounded(corners: _Corners, lower: Key, upper: Key) -> tuple[float, Key, Key]:
-    """Return what is kept of a box: minus the smaller of both bounds on the logarithm of ``r'K_w r``, and the ends."""
+    """Return the record of a box: minus the smaller of both bounds on the logarithm of ``r'K_w r``, and the ends."""
     sides = corners.side * (np.array(upper) - np.array(lower)) / LEVELS
     rough = corners.known[lower] + float(sides.sum())
     shape = (2,) * len(lower)
@@ -302,7 +302,7 @@ def _bounded(corners: _Corners, lower: Key, upper: Key) -> tuple[float, Key, Key
 
 
 def _halves(lower: Key, upper: Key) -> list[tuple[Key, Key]]:
-    """Return both halves of a box, split across the longest side; the box itself where that is too short."""
+    """Return both halves of a box, split across the longest side, or the box itself if too small."""
     k = int(np.argmax(np.array(upper) - np.array(lower)))
     middle = (lower[k] + upper[k]) // 2
     if middle == lower[k]:
@@ -315,7 +315,7 @@ PROOF_SHARE = 0.25  # of the gap asked for, that the bound on the family may tak
 
 
 def check_provable(learner: Learner) -> None:
-    """Raise ``InvalidInputError`` if a proof is asked for that there is no way to."""
+    """Raise ``InvalidInputError`` for an impossible proof."""
     family, most = learner.search.family, learner.search.settings.proof
     if most and (not isinstance(family, ArdGaussianFamily) or family.members is not None):
         raise InvalidInputError(
@@ -327,7 +327,7 @@ def check_provable(learner: Learner) -> None:
 def proven(
     learner: Learner, discovery: Discovery, limits: Limits, again: Callable[[list[Array]], Discovery] | None
 ) -> Discovery:
-    """Return the model with a dual bound that holds for all widths; where the proof meets better ones, search again."""
+    """Return the model with a dual bound over all widths; search again after better widths."""
     if discovery.solution.status is Status.INTERRUPTED:
         return discovery
     best, better = _proof(learner, discovery, limits)
@@ -372,7 +372,7 @@ def _widths(discovery: Discovery) -> list[Array]:
 
 
 def _told(solution: Solution, problem: Problem, dual: float, bound: CornerBound, tol: float) -> Solution:
-    """Return the solution with the bound, and in words what it proves."""
+    """Return the solution with the bound, and the meaning in words."""
     certificate = with_dual(solution.certificate, dual, problem.tiny)
     gap = certificate.relative_gap
     words = f"over all widths the relative duality gap is at most {gap:.2e}, by {bound.evaluations} evaluations"

@@ -64,7 +64,7 @@ class InteractionSampler:
 
     @cached_property
     def _roots(self) -> dict[int, Node]:
-        """Nodes at which the draws of a degree begin: the same for all."""
+        """Starting nodes of the draws of a degree, identical for all."""
         return {}
 
     def _root(self, degree: int) -> Node:
@@ -73,7 +73,7 @@ class InteractionSampler:
         return self._roots[degree]
 
     def probability(self, index: Index) -> float:
-        """Return the probability with which the ordered multi-index is drawn."""
+        """Return the probability of drawing the ordered multi-index."""
         value, node = float(_share(self.degree_masses)[len(index)]), self._root(len(index))
         for j in dict.fromkeys(index):
             level, masses = index.count(j), node.level_masses(j)
@@ -83,11 +83,11 @@ class InteractionSampler:
         return value
 
     def draw(self, rng: np.random.Generator) -> Index:
-        """Return one ordered multi-index."""
+        """Return an ordered multi-index."""
         return self.draws(rng, 1)[0]
 
     def draws(self, rng: np.random.Generator, count: int) -> list[Index]:
-        """Return independent ordered multi-indices, those that begin alike together."""
+        """Return independent ordered multi-indices, grouped by common prefix."""
         indices = []
         for degree, share in _chosen(self.degree_masses, count, rng):
             below = _below(self._root(degree), share, rng) if degree else iter([()] * share)
@@ -96,7 +96,7 @@ class InteractionSampler:
 
 
 def _below(node: Node, count: int, rng: np.random.Generator) -> Iterator[Factors]:
-    """Draw what follows at a node."""
+    """Draw the descendants of a node."""
     if node.left == 0:
         yield from [()] * count
     elif node.left == 2 and node.base.pairs_are_cheap:
@@ -111,7 +111,7 @@ def _below(node: Node, count: int, rng: np.random.Generator) -> Iterator[Factors
 
 
 def _placed(factors: Factors, degree: int, rng: np.random.Generator) -> Index:
-    """Return an ordered multi-index in which the factors come first in the order, other places drawn."""
+    """Return an ordered multi-index with the factors at ordered places, the remaining places drawn."""
     index, free = [-1] * degree, list(range(degree))
     for j, level in factors:
         others = rng.choice(free[1:], level - 1, replace=False) if level > 1 else ()
@@ -127,7 +127,7 @@ def _share(masses: Array) -> Array:
 
 
 def _chosen(masses: Array, count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Draw positions by inversion, and return each with how often; one of zero mass is never drawn unless all are."""
+    """Draw positions by inversion, with counts; zero mass is never drawn unless all masses vanish."""
     cumulative = np.cumsum(_share(masses))
     places = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
     values, counts = np.unique(np.minimum(places, len(masses) - 1), return_counts=True)
@@ -190,7 +190,7 @@ class RidgeSolver:
 
 
 class WarmStartedSolver:
-    """Fits any other loss on K by K, each from the answer of the last."""
+    """Fits any other loss on a sequence of kernels with warm starts."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -248,7 +248,7 @@ class MirrorDescent:
         self.solver = (RidgeSolver if self.problem.loss.linear_dual else WarmStartedSolver)(self.problem)
 
     def step(self) -> bool:
-        """Take a single step; False if the gradient is zero, so that there is nothing to draw."""
+        """Take a single step; False for a zero gradient."""
         if 0 < self.restart_after == self._since:
             self._restart()
         rho = self.solver.solve(self._gram) if self.indices else self.problem.zero_model()[0]
@@ -273,7 +273,7 @@ class MirrorDescent:
         return True
 
     def draw(self, rho: Array) -> list[tuple[Index, float]]:
-        """Return products, each with minus the estimate of every of the coordinates, up to ``1 / lambda``."""
+        """Return drawn products with negative coordinate estimates, up to ``1 / lambda``."""
         sampler = InteractionSampler(self.family, rho)
         size = sampler.gradient_norm / self.batch
         if not size > 0:

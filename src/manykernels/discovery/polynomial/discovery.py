@@ -1,4 +1,4 @@
-"""SGD-1s over polynomial kernels: draw interactions by their gradient, then make the model exact, and certify it."""
+"""SGD-1s over polynomial kernels: draw interactions by gradient, then solve exactly and certify."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
@@ -75,7 +75,7 @@ def second_step(search: PolynomialSearch, first_step: Discovery, mu: float | Non
 
 
 def _strength(problem: Problem, penalties: Array, mu: float) -> float:
-    """Return the strength of the squared penalty that has the optimum of a lasso on features."""
+    """Return the strength of the squared penalty with the optimum of a lasso on features."""
     features = cast("RankOneStack", problem.stack).features
     given: Any = lambda *_: features  # noqa: E731  # there are no other products
     data = (problem.y, problem.weight, problem.fit_intercept)
@@ -87,7 +87,7 @@ def _strength(problem: Problem, penalties: Array, mu: float) -> float:
 
 
 def check_gram_memory(n_base: int, n_samples: int) -> None:
-    """Refuse Gram matrices of base kernels that do not fit, before anything is allocated."""
+    """Reject Gram matrices of base kernels beyond the memory, before allocation."""
     nbytes, working = stack_nbytes("dense", n_base, n_samples, "float64"), working_nbytes(n_base, n_samples)
     budget = memory_bytes(None)
     if nbytes + working > budget:
@@ -267,7 +267,7 @@ def discover_polynomial(
 
 
 def _tuned(shell: Problem, *given: Any) -> tuple[Tuned, bool]:
-    """Return what cross-validation chose; after Ctrl-C any strength, at which the search returns the empty model."""
+    """Return the choice of cross-validation; after Ctrl-C any strength with the empty model."""
     try:
         return tuned_strengths(shell, *given), False
     except KeyboardInterrupt:
@@ -277,7 +277,7 @@ def _tuned(shell: Problem, *given: Any) -> tuple[Tuned, bool]:
 def _descent(
     n_steps: int, step_size: float | None, batch: int, step_scale: float, restarts: int
 ) -> Callable[..., MirrorDescent]:
-    """Return what makes the mirror descent of a problem, the parameters checked."""
+    """Return a factory for the mirror descent of a problem, with checked parameters."""
     if step_size is not None:
         step_size = check_positive(step_size, "step_size")
     batch, scale = check_count(batch, "batch"), check_positive(step_scale, "step_scale")
@@ -318,7 +318,7 @@ def product_base(points: Array, parts: Sequence[Part], normalize: str | None = N
 
 
 def _namer(base: ProductBase, parts: Sequence[Part], known: Sequence[str]) -> Callable[[Index], Found]:
-    """Return what makes a kernel of a multi-index, named after the columns."""
+    """Return a factory for kernels of multi-indices, named after the columns."""
 
     @cache
     def found(index: Index) -> Found:
@@ -336,7 +336,7 @@ def _namer(base: ProductBase, parts: Sequence[Part], known: Sequence[str]) -> Ca
 
 
 def _with_advice(discovery: Discovery, tol: float, all_rounds: bool) -> Discovery:
-    """Say what a search that ended above the tolerance should change."""
+    """Add advice for a search that ended above the tolerance."""
     solution = discovery.solution
     if solution.status not in (Status.STALLED, Status.MAX_ITER):
         return discovery

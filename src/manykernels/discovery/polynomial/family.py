@@ -45,7 +45,7 @@ def reciprocal_terms(base_multiplies: bool, order: int) -> tuple[tuple[float, Pa
 
 
 def _counted_partitions(order: int) -> list[tuple[int, Parts]]:
-    """Return the sizes of the blocks of partitions of a set, and how many partitions have them."""
+    """Return the block sizes of partitions of a set, with counts."""
     partitions = []
     for parts in _partitions(order, order):
         same = prod(factorial(count) for count in Counter(parts).values())
@@ -62,7 +62,7 @@ def _partitions(total: int, largest: int) -> Iterator[Parts]:
 
 
 def terms_of(base: ProductBase, order: int) -> tuple[tuple[float, Parts], ...]:
-    """Return the terms of a cumulant for the base; none where it vanishes."""
+    """Return the terms of a cumulant for the base; empty for a zero cumulant."""
     return () if base.powers_multiply and order > 1 else cumulant_terms(order)
 
 
@@ -90,7 +90,7 @@ def moments(cumulants: Series, highest: int) -> tuple[Array | None, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """All ordered products that begin with some base kernels, each with the level, and have ``left`` more factors."""
+    """All ordered products with a common prefix of base kernels and levels, and ``left`` more factors."""
 
     base: ProductBase
     state: Array  # of the factors chosen
@@ -101,7 +101,7 @@ class Node:
 
     @cached_property
     def cumulants(self) -> Series:
-        """Cumulants of the base kernels that may still come, as many as completions need."""
+        """Cumulants of the remaining base kernels, as needed by completions."""
         needed = self.cumulants_before[: self.left]
         if not self.chosen:
             return needed
@@ -117,7 +117,7 @@ class Node:
 
     @cached_property
     def first_masses(self) -> Array:
-        """``<M, .>`` of the sum of all completions whose first factor is j, (r,)."""
+        """``<M, .>`` of the sum of all completions with first factor j, (r,)."""
         masses = np.zeros(self.base.n_base)
         for k in range(1, self.left + 1):
             for coefficient, parts in terms_of(self.base, k):
@@ -142,7 +142,7 @@ class Node:
         return np.maximum(masses, 0.0)
 
     def pair_masses(self) -> Array:
-        """Return the same for two factors left and every ordered pair (j, k) of them, (r, r)."""
+        """Return the masses for two remaining factors and every ordered pair (j, k), (r, r)."""
         masses = self.base.pair_masses(self.state, slice(None), 0, (1, 1))
         masses[np.diag_indices_from(masses)] = self.base.masses(self.state, None, (2,))
         chosen = list(self.chosen)
@@ -150,7 +150,7 @@ class Node:
         return masses
 
     def child(self, j: int, level: int) -> Node:
-        """Return the products in which j comes next and has the level."""
+        """Return the products with j at a level as the next factor."""
         state = self.base.extend(self.state, j, level)
         return Node(self.base, state, self.left - level, self.cumulants, (*self.chosen, j))
 
@@ -187,7 +187,7 @@ class PolynomialFamily:
     def of(
         cls, base: ProductBase, degree: int, degree_penalties: ArrayLike | None = None, p: float = 2.0
     ) -> PolynomialFamily:
-        """Return the family, the parameters checked; penalties are one by default."""
+        """Return the family with checked parameters; penalties are 1 by default."""
         degree = check_count(degree, "degree", most=LARGEST_DEGREE)
         if check_positive(p, "p") < 1:
             raise InvalidInputError(f"p must be at least 1, got {p!r}: below 1 the penalty is not convex.")
@@ -203,13 +203,13 @@ class PolynomialFamily:
 
     @cached_property
     def scales(self) -> Array:
-        """``rho_d^{-2}`` times the unit of the base to the power d: what scaled masses are multiplied by, (D + 1,)."""
+        """``rho_d^{-2}`` times the unit of the base to the power d: multipliers of scaled masses, (D + 1,)."""
         with np.errstate(over="ignore", under="ignore"):
             return np.float64(self.base.unit) ** np.arange(self.degree + 1) / self.degree_penalties**2
 
     @cached_property
     def cumulants(self) -> tuple[Array | None, ...]:
-        """Cumulants of all base kernels, orders 1 to D, scaled; None where they vanish."""
+        """Cumulants of all base kernels, orders 1 to D, scaled; None for zero."""
         orders = range(1, self.degree + 1)
         return tuple(
             combined((c, self.base.total(parts)) for c, parts in terms_of(self.base, order)) for order in orders
@@ -244,5 +244,5 @@ class PolynomialFamily:
         return np.array([self.penalty(index) for index in indices])
 
     def regularizer(self, strength: float) -> WeightSet:
-        """Return the weight set of the distinct kernels; the simplex for ``p = 1``, which more solvers know."""
+        """Return the weight set of the distinct kernels; the simplex for ``p = 1``, for a wider choice of solvers."""
         return Simplex(strength) if self.p == 1 else LpBall(strength, p=self.p)

@@ -55,15 +55,15 @@ class ScoreSum:
 
     @property
     def so_far(self) -> tuple[float, float]:
-        """What has been added so far; give it to ``restore`` to undo later additions."""
+        """The state before further additions, for ``restore``."""
         return self._top, self._sum
 
     def restore(self, total: tuple[float, float]) -> None:
-        """Undo additions; largest are kept, for they are scores of the family all the same."""
+        """Undo additions, but keep the largest scores."""
         self._top, self._sum = total
 
     def add(self, scores: Array) -> float:
-        """Add scores of distinct kernels, and return the largest of them."""
+        """Add scores of distinct kernels, and return the largest."""
         top = float(scores.max(initial=0.0))
         if top > self._top:
             self._sum *= 0.0 if self._top == 0 or np.isinf(self._q) else (self._top / top) ** self._q
@@ -79,7 +79,7 @@ class ScoreSum:
         return float(np.sum((scores[scores > self._least * self._top] / self._top) ** self._q))
 
     def offer(self, scores: Array, indices: Callable[..., list[Index]]) -> None:
-        """Keep those of the scores among the largest; ``indices(positions)`` names them."""
+        """Keep the largest scores; ``indices(positions)`` has the names."""
         if not self._wanted:
             return
         flat = scores.ravel()
@@ -98,7 +98,7 @@ class ScoreSum:
             self.threshold = float(self._scores[-1])
 
     def largest(self) -> tuple[tuple[Index, ...], Array]:
-        """Return the kernels of the largest scores with their scores, the largest first, without those of rounding."""
+        """Return the kernels with the largest scores in decreasing order, without rounding noise."""
         self._shrink()
         count = int(np.count_nonzero(self._scores > LEAST_SCORE * self._scores.max(initial=0.0)))
         return tuple(self._indices[:count]), self._scores[:count]
@@ -169,7 +169,7 @@ def _add(total: ScoreSum, scores: Array, indices: Callable[..., list[Index]]) ->
 
 
 def _add_panels(base: ProductBase, prefix: Index, state: Array, levels: Parts, scale: float, total: ScoreSum) -> None:
-    """Add all products of a prefix with two more base kernels ``j < k`` beyond it, at two levels."""
+    """Add all products of a prefix with two further base kernels ``j < k``, at two levels."""
     a, b = levels
     for top in range(prefix[-1] + 1 if prefix else 0, base.n_base - 1, PANEL):
         check_deadline()
@@ -205,7 +205,7 @@ def largest_batch(base: ProductBase) -> int:
 
 
 def _table(base: ProductBase, state: Array, levels: Parts, last: int) -> tuple[Array, Array]:
-    """Return what one batch yields, sorted by the largest position: those that may be extended by j come first."""
+    """Return a batch sorted by the largest position, with extensible entries first."""
     columns, states = np.zeros((1, 0), dtype=int), state[np.newaxis]
     for length, level in enumerate(levels):
         counts = [comb(j, length) for j in range(last + 1)]
@@ -219,7 +219,7 @@ def _with_last(columns: Array, j: int) -> Array:
 
 
 def _add_batches(base: ProductBase, state: Array, levels: Parts, last: int, scale: float, total: ScoreSum) -> None:
-    """Add all products whose last but two base kernel is ``last``, with two more beyond it."""
+    """Add all products with third-last base kernel ``last``, extended by two further kernels."""
     a, b = levels[-2:]
     rows, cols = (last + 1 + at for at in np.triu_indices(base.n_base - last - 1, 1))
     for shorter, states in batches(base, state, levels[:-3], last - 1):
@@ -243,7 +243,7 @@ METHODS = ("bound", "identity", "enumeration")  # the least exact first
 
 @dataclass(frozen=True, eq=False)
 class FamilyNorm:
-    """What one dual vector says about every kernel of the family."""
+    """Values of a dual vector on all kernels of the family."""
 
     norm: float  # V, or an upper bound
     method: str  # "enumeration", "identity" or "bound": the least exact way used for any degree
@@ -255,7 +255,7 @@ class FamilyNorm:
 def family_norm(
     family: PolynomialFamily, a: Array, n_largest: int = 0, budget: float = BUDGET, seconds: float | None = None
 ) -> FamilyNorm:
-    """Return ``V`` of a dual vector and the kernels that matter most."""
+    """Return ``V`` of a dual vector and the most relevant kernels."""
     ends, degrees = np.inf if seconds is None else time.perf_counter() + seconds, range(family.degree + 1)
     size = float(np.abs(a).max(initial=0.0))
     if size == 0:
@@ -280,7 +280,7 @@ def _left(ends: float) -> float:
 def _add_best_way(
     family: PolynomialFamily, state: Array, degree: int, total: ScoreSum, budget: float, ends: float
 ) -> str:
-    """Add one degree in the best way that can be afforded, and return which it was."""
+    """Add a degree in the best affordable way, and return the name."""
     before = after = total.so_far
     reached = "bound"
     for at, way in enumerate(_ways(family, degree, budget, ends)):
@@ -336,7 +336,7 @@ def norm_cost(family: PolynomialFamily, budget: float = BUDGET) -> float:
 
 
 def _enumeration_cost(family: PolynomialFamily, degree: int) -> float:
-    """Return the multiplications of an enumeration, and those that would fit into the time of everything else."""
+    """Return the multiplications of an enumeration, and the budget of the remaining work."""
     base = family.base
     if degree < 2:
         return float(base.n_base * base.state_size) if degree else 0.0
@@ -378,7 +378,7 @@ def _sum_of_squares(base: ProductBase, state: Array, degree: int) -> float:
 
 
 def _longest(family: PolynomialFamily, degree: int, allowed: float) -> int:
-    """Return the length of the prefixes that can be afforded."""
+    """Return the affordable length of the prefixes."""
     base, length = family.base, 0
     while length < degree - 1:  # at most the degree
         nodes = float(base.n_base**length)
@@ -389,7 +389,7 @@ def _longest(family: PolynomialFamily, degree: int, allowed: float) -> int:
 
 
 def _bound(family: PolynomialFamily, state: Array, degree: int, length: int, total: ScoreSum) -> None:
-    """Add the sums of all products that begin alike as if every were a single product."""
+    """Add the sums of all products with equal prefix, bounded as a single product."""
     root = Node(family.base, state, degree, family.cumulants)
     if length == 0:
         total.add(family.scales[degree] * np.array([family.base.mass(state, family.moments[degree])]))
@@ -398,7 +398,7 @@ def _bound(family: PolynomialFamily, state: Array, degree: int, length: int, tot
 
 
 def _add_below(family: PolynomialFamily, node: Node, scale: float, count: int, length: int, total: ScoreSum) -> None:
-    """Add what follows at a node, which stands for so many orderings of the factors, of ``length`` more factors."""
+    """Add the products below a node with a multiplicity, with ``length`` more factors."""
     check_deadline()
     share = 1.0 / family.conjugate_exponent
     if length == 1:

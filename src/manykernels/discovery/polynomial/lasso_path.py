@@ -64,7 +64,7 @@ def restricted_lasso(design: Array, target: Array, mu: float, start: Array) -> A
 
 
 def _swept(design: Array, target: Array, mu: float, start: Array, products: Array, sides: Array) -> Array:
-    """Return what sweeps of coordinate descent make of a start."""
+    """Return the result of sweeps of coordinate descent from a start."""
     # So small a gap that a product beyond the strength is one, and not what an unfinished solution left over.
     tol = PATH_TOL * mu**2 / (2.0 * len(target) * max(float(target @ target), np.finfo(float).tiny))
     with warnings.catch_warnings():
@@ -79,7 +79,7 @@ def _swept(design: Array, target: Array, mu: float, start: Array, products: Arra
 
 
 def _at_fixed_signs(products: Array, sides: Array, mu: float, coefficients: Array) -> Array:
-    """Return the optimum of the support, made smaller until signs agree, or the way to it as far as it was followed."""
+    """Return the optimum of the support, reduced until signs agree, or the last point on the way."""
     for _ in range(SUPPORT_TURNS):
         at = np.flatnonzero(coefficients)
         if not len(at):
@@ -121,7 +121,7 @@ class WeightedRows:
 
 @dataclass(frozen=True, eq=False)
 class PathPoint:
-    """A model of the path, and what a survey of the family says of it."""
+    """A model of the path with the survey of the family."""
 
     indices: tuple[Index, ...]  # the products selected
     coefficients: Array  # (m,) float64: of their features
@@ -169,11 +169,11 @@ class WeightedLasso:
         return PathPoint((), none, intercept, *self.survey(rho, wanted))
 
     def largest(self) -> float:
-        """Return the strength above which nothing is selected."""
+        """Return the strength of the empty model."""
         return float(self.empty(1).values.max(initial=0.0))
 
     def at(self, mu: float, start: PathPoint) -> PathPoint:
-        """Return the solution from that of a larger strength, with the products that violate it added."""
+        """Return the solution from the solution at a larger strength, with violating products added."""
         indices, coefficients, names, values = start.indices, start.coefficients, start.named, start.values
         for _ in range(PATH_ROUNDS):
             known, pairs = set(indices), zip(names, values, strict=True)
@@ -201,16 +201,16 @@ class WeightedLasso:
         return point, Candidate(family, mu, np.array([[-share]]), float(len(point.indices)))
 
     def outlasting(self, model: PathPoint) -> PathPoint:
-        """Return all of it."""
+        """Return the whole path."""
         return model
 
     def scores(self, point: PathPoint, values: Array) -> Array:
-        """Return the values of a model at other samples, whose base features are in rows."""
+        """Return the values of a model at other samples, with base features in rows."""
         return np.asarray(point.coefficients @ self.features_of(values, point.indices) + point.intercept)
 
 
 def adaptive(problem: WeightedLasso, point: PathPoint) -> WeightedLasso:
-    """Return the second step: only what was selected, every penalized by ``w / |c|``, scaled to the same total."""
+    """Return the second step: the selected products, penalized by ``w / |c|``, scaled to the same total."""
     place = {index: m for m, index in enumerate(point.indices)}
     weights = adaptive_penalties(problem.penalties(point.indices), np.abs(point.coefficients))
     features = problem.features(point.indices)
@@ -227,7 +227,7 @@ def adaptive(problem: WeightedLasso, point: PathPoint) -> WeightedLasso:
 
 
 def adaptive_penalties(penalties: Array, norms: Array) -> Array:
-    """Return ``w_m / ||f_m||``, scaled so the penalty of the very model stays what it is."""
+    """Return ``w_m / ||f_m||``, scaled for an unchanged penalty of the model."""
     return penalties / norms * float(penalties @ norms) / float(penalties.sum())
 
 
@@ -236,7 +236,7 @@ def adaptive_penalties(penalties: Array, norms: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """What cross-validation chose."""
+    """The choice of cross-validation."""
 
     strength: float  # lambda, at which the squared penalty has the optimum that was chosen
     indices: tuple[Index, ...]  # products selected there on all samples
@@ -291,7 +291,7 @@ def tuned_strengths(
 
 
 def _strengths(largest: float, least: float = 0.0, step: float = PATH_STEP) -> Array:
-    """Return falling strengths, to the least one if it is given."""
+    """Return decreasing strengths, down to the least if given."""
     strengths: Array = largest * step ** np.arange(1.0, PATH_LENGTH + 1)
     return strengths[strengths >= least * (1 - 1e-9)]
 

@@ -56,7 +56,7 @@ class ColumnPowers:
         return cls(np.where(units > 0, units, 1.0), normalize == "centered", features)
 
     def scales(self, level: int) -> tuple[Array, Array]:
-        """Return centers and scales of a level, (r,) each; kept."""
+        """Return centers and scales of a level, (r,) each, cached."""
         if level not in self._known:
             self._known[level] = self._measured(level)
         return self._known[level]
@@ -73,7 +73,7 @@ class ColumnPowers:
         return centers, np.where(spreads > SMALLEST_SPREAD * whole, spreads, 1.0)
 
     def level(self, level: int, values: Array | None = None) -> Array:
-        """Return a level of every column, (r, n), of values or of those that means were taken over."""
+        """Return a level of every column, (r, n), of new or training values."""
         centers, scales = self.scales(level)
         values = self.features if values is None else values
         return ((values / self.units[:, None]) ** level - centers[:, None]) / scales[:, None]
@@ -85,7 +85,7 @@ class ColumnPowers:
 
 
 def mean_diagonals(grams: Array, level: int = 1) -> Array:
-    """Return the mean diagonals of entrywise powers, one where they are zero, (r,)."""
+    """Return the mean diagonals of entrywise powers, 1 instead of zero, (r,)."""
     means: Array = np.mean(np.einsum("jnn->jn", grams) ** level, axis=1)
     return np.where(means > 0, means, 1.0)
 
@@ -99,7 +99,7 @@ ONE: Parts = (1,)
 
 
 def with_levels(index: Index) -> list[tuple[int, int]]:
-    """Return the base kernels of a sorted multi-index, each with the level."""
+    """Return the base kernels of a sorted multi-index, with levels."""
     return [(j, len(list(same))) for j, same in groupby(index)]
 
 
@@ -130,16 +130,16 @@ class ProductBase(ABC):
         """Return the state of the empty product."""
 
     def extend(self, state: Array, j: int, level: int) -> Array:
-        """Return the state, or each of a batch of states, with a level of base kernel j multiplied in."""
+        """Return the state, or a batch of states, multiplied by a level of base kernel j."""
         return self.multiply(state, j, (level,))
 
     @abstractmethod
     def multiply(self, state: Array, j: int, parts: Parts) -> Array:
-        """Return the same with several levels of one base kernel, or none, multiplied in."""
+        """Return the state multiplied by several levels of a base kernel, or none."""
 
     @abstractmethod
     def mass(self, state: Array, power: Array | None) -> float:
-        """``<M, P>``; ``P`` is all ones if it is None."""
+        """``<M, P>``; ``P`` is all ones for None."""
 
     @abstractmethod
     def masses(self, state: Array, power: Array | None, parts: Parts = ONE) -> Array:
@@ -159,7 +159,7 @@ class ProductBase(ABC):
 
     @abstractmethod
     def pair_weights(self, state: Array, rows: Array, cols: Array) -> Array:
-        """Entries of ``M`` at the places of the upper triangle, those off the diagonal doubled, (n_pairs,)."""
+        """Upper triangle of ``M``, off-diagonal entries doubled, (n_pairs,)."""
 
     @abstractmethod
     def stack(self, indices: Sequence[Index]) -> GramStack:
@@ -167,7 +167,7 @@ class ProductBase(ABC):
 
     @abstractmethod
     def factors(self, index: Index, parts: Sequence[Part]) -> tuple[Sequence[Part], float]:
-        """Return the kernels that a product is made of, given the base kernels, and a number that multiplies it."""
+        """Return the factors of a product, given the base kernels, and a scalar multiplier."""
 
 
 def exponent_of(largest: float) -> int:
@@ -176,13 +176,13 @@ def exponent_of(largest: float) -> int:
 
 
 def power_of_two(exponent: int) -> float:
-    """Return a power of two, infinite or zero where it leaves the range."""
+    """Return a power of two, infinite or zero outside the range."""
     with np.errstate(over="ignore", under="ignore"):
         return float(np.ldexp(1.0, exponent))
 
 
 def finite_products(values: Array) -> Array:
-    """Return products of base kernels, or raise ``InvalidInputError`` if one overflows."""
+    """Return products of base kernels, or raise ``InvalidInputError`` on overflow."""
     if not np.all(np.isfinite(values)):
         raise InvalidInputError(
             "A product of base kernels overflows: the columns are too large for this degree. Standardize them "
@@ -213,7 +213,7 @@ class GramBase(ProductBase):
         self.powers_multiply = normalize is None or bool(np.all(mean_diagonals(self._grams, 2) <= 1.0))
 
     def scale(self, j: int, level: int) -> float:
-        """Return what the power of a base kernel as given is divided by."""
+        """Return the divisor of the power of a base kernel."""
         if not self.normalize:
             return 1.0
         return float(self.means[j] ** level * mean_diagonals(self._grams[j : j + 1], level)[0])
@@ -385,11 +385,11 @@ class RankOneBase(ProductBase):
         return state[rows] * state[cols] * np.where(rows == cols, 1.0, 2.0)
 
     def features(self, indices: Sequence[Index]) -> Array:
-        """Return the products ``prod_j x_j^{a_j}`` of the levels, (m, N); they may overflow."""
+        """Return the products ``prod_j x_j^{a_j}`` of the levels, (m, N); overflow is possible."""
         return self.features_of(self.columns, indices)
 
     def features_of(self, values: Array, indices: Sequence[Index]) -> Array:
-        """Return the same of other values of the columns, (r, n), normalized by the training samples."""
+        """Return the products at new values of the columns, (r, n), normalized by the training samples."""
         features = np.ones((len(indices), values.shape[1]))
         levels: dict[int, Array] = {}
         with np.errstate(over="ignore", under="ignore"):
@@ -401,7 +401,7 @@ class RankOneBase(ProductBase):
         return features
 
     def _level_of(self, values: Array, level: int) -> Array:
-        """Return a level of other values, not scaled."""
+        """Return a level of other values, unscaled."""
         if self.powers is None:
             return values**level
         return self._normalized(level) if values is self.columns else self.powers.level(level, values)
@@ -410,7 +410,7 @@ class RankOneBase(ProductBase):
         return RankOneStack(finite_products(self.features(indices)))
 
     def factors(self, index: Index, parts: Sequence[Part]) -> tuple[Sequence[Part], float]:
-        """Return the columns, or their powers if they are normalized."""
+        """Return the columns, or their normalized powers."""
         if self.powers is None:
             return [parts[j] for j in index], 1.0
         return [(self.powers.spec(j, level), parts[j][1]) for j, level in with_levels(index)], 1.0

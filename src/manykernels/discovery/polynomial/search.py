@@ -70,7 +70,7 @@ def first_products(problem: Problem, family: PolynomialFamily, norm: FamilyNorm,
 
 @dataclass(eq=False)
 class PolynomialSearch:
-    """Offers one certified model after the other."""
+    """Offers certified models in turn."""
 
     family: PolynomialFamily
     problem: Problem  # target, loss, weights and penalty; its kernels are exchanged
@@ -101,7 +101,7 @@ class PolynomialSearch:
         return max(0.0, self._started + self.time_limit - time.perf_counter())
 
     def method(self, dual: float) -> str:
-        """Return how the norm behind a dual bound was found; that of a model without kernels needs none."""
+        """Return the method of the norm behind a dual bound; none for a model without kernels."""
         return self._methods.get(dual, "enumeration")
 
     def candidates(
@@ -126,7 +126,7 @@ class PolynomialSearch:
             yield from self._polish(list(steps.indices), rounds, self._stages())
 
     def _first_products(self) -> tuple[Index, ...]:
-        """Return what a lasso path selects, none where there is no such path or a survey names no products."""
+        """Return the selection of a lasso path, empty without a path or a survey."""
         assert self._norm is not None
         named = self._norm.method == "enumeration" and self._norm.norm > 0
         features = isinstance(self.family.base, RankOneBase) and self.family.p == 1  # of a lasso, can be made
@@ -194,12 +194,12 @@ class PolynomialSearch:
         self.all_rounds = not rounds
 
     def _heaviest(self, weights: Array) -> Array:
-        """Return the positions of the kernels that the next strength starts with."""
+        """Return the positions of the starting kernels of the next strength."""
         first = np.argsort(-weights, kind="stable")[: max(1, int(KEPT_SHARE * self.max_kernels))]
         return np.sort(first[weights[first] > 0])
 
     def _stages(self) -> list[Problem]:
-        """Return the problem at strengths that fall to its own."""
+        """Return the problem at strengths decreasing to the target."""
         strength: float = self.problem.regularizer.strength
         count = int(np.ceil(np.log(self._first / strength) / np.log(STAGE))) if self._first > strength else 0
         stronger = [strength * STAGE**k for k in range(count, 0, -1)]
@@ -220,7 +220,7 @@ class PolynomialSearch:
         return replace(stage, stack=stack, kernel_penalties=self.family.penalties(indices))
 
     def _additions(self, indices: list[Index]) -> list[Index]:
-        """Return the kernels that matter most to the last dual vector, or some drawn by Algorithm 3, or both."""
+        """Return the most relevant kernels for the last dual vector, or draws of Algorithm 3, or both."""
         room = min(max(LEAST_GROWTH, int(GROWTH * len(indices))), self.max_kernels - len(indices))
         if room <= 0:
             return []
@@ -262,6 +262,6 @@ class PolynomialSearch:
         return Solution(*model, certificate, passes=float(self._n_norms), newton_steps=self._systems, kernels=kernels)
 
     def _certificate(self, stage: Problem, indices: list[Index], stack: GramStack, model: Model) -> Certificate:
-        """Return the certificate of a model whose dual norm was computed last, at the strength of ``stage``."""
+        """Return the certificate of a model with a known dual norm, at the strength of ``stage``."""
         assert self._norm is not None
         return family_certificate(self._restricted(stage, indices, stack), model, self._norm.norm)

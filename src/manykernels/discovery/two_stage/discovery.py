@@ -1,4 +1,4 @@
-"""Two-stage greedy search (GCD-2s): a kernel near the ideal one by alignment or by distance, then a learner on it."""
+"""Two-stage greedy search (GCD-2s): a kernel near the ideal kernel by alignment or distance, then a learner."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -55,7 +55,7 @@ def graded_settings(settings: SearchSettings) -> tuple[SearchSettings, ...]:
 
 
 def checked_candidates(settings: SearchSettings | Sequence[SearchSettings]) -> tuple[SearchSettings, ...]:
-    """Return one or several settings as a tuple."""
+    """Return a single or several settings as a tuple."""
     several = settings if isinstance(settings, Sequence) else (settings,)
     if not several:
         raise InvalidInputError("settings must be one SearchSettings or a sequence of some; the sequence is empty.")
@@ -181,7 +181,7 @@ def discover_in_two_stages(
 
 @dataclass(frozen=True)
 class _Steps:
-    """What the first stage does, and for how long; checked where it is used."""
+    """The steps of the first stage, and limits; checked on use."""
 
     criterion: str
     gain: float
@@ -216,7 +216,7 @@ def _fit(learner: Learner, steps: _Steps, random_state: RandomSource) -> Discove
 
 
 def _outcome(aligned: AlignedKernel, solution: Solution, gain: float) -> tuple[Status, str]:
-    """Return why both stages ended, in words too: a kernel not the best one is not told by the learner."""
+    """Return the end of both stages, with a message, since the learner ignores a suboptimal kernel."""
     if aligned.status is Status.CONVERGED:
         message = f"{solution.message}; the kernel has centered alignment {aligned.alignment:.4f}{_at_most(aligned)}"
         return solution.status, message if aligned.parameters else f"{solution.message}; {NO_KERNEL}"
@@ -234,7 +234,7 @@ def _at_most(aligned: AlignedKernel) -> str:
 
 
 def _second_stage(learner: Learner, aligned: AlignedKernel) -> Iterator[Solution]:
-    """Yield a single model: learn on the kernel of the first stage, or without kernels if it found none."""
+    """Yield a single model: learned on the kernel of the first stage, or without kernels."""
     empty = learner.empty
     parameters = aligned.parameters or (np.full(learner.search.n_parameters, learner.search.family.high),)
     weights = aligned.weights / learner.strength if aligned.parameters else np.zeros(1)

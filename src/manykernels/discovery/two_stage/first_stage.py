@@ -1,4 +1,4 @@
-"""The first of two stages (GCD-2s): members of a family whose sum resembles the ideal kernel."""
+"""The first of two stages (GCD-2s): members of a family with a sum close to the ideal kernel."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ class TargetSpace:
 
     @property
     def ideal(self) -> Array:
-        """The centered ideal kernel ``y y'``, with weights, scaled to norm one; zero for a constant target."""
+        """The centered ideal kernel ``y y'``, with weights, of unit norm; zero for a constant target."""
         # Squares of the target itself, and products of four of them, may overflow or vanish.
         target = self.target / max(float(np.abs(self.target).max()), TINY)
         root = np.sqrt(self.weight)
@@ -58,11 +58,11 @@ class TargetSpace:
 
     @property
     def identity(self) -> Array:
-        """The centered identity, with weights: samples that are one count as that many different ones."""
+        """The centered identity, with weights: equal samples count as different."""
         return self.centered(np.diag(1.0 / self.weight))
 
     def centered(self, gram: Array) -> Array:
-        """Return ``W^(1/2) C K C' W^(1/2)``; zero for a constant matrix, of which centering leaves but rounding."""
+        """Return ``W^(1/2) C K C' W^(1/2)``; exactly zero for a constant matrix."""
         inner = centered(gram, self.weight / self.weight.sum())
         if np.abs(inner).max() <= SMALLEST_SHARE * np.abs(gram).max():
             return np.zeros_like(inner)
@@ -191,7 +191,7 @@ Ascent = Callable[[FamilySearch, TargetSpace, np.random.Generator], Iterator[Ste
 
 
 def chosen_ascent(criterion: str, settings: AscentSettings) -> Ascent:
-    """Return the steps of a criterion in the way that the settings say."""
+    """Return the steps of a criterion according to the settings."""
     if settings.update == "corrective":
         return lambda search, space, rng: _correct(search, space, rng, spread=criterion == "alignment")
     if criterion == "alignment":
@@ -205,7 +205,7 @@ def chosen_ascent(criterion: str, settings: AscentSettings) -> Ascent:
 
 
 def _nearest(parts: Array, ideal: Array) -> tuple[Array, Array]:
-    """Return the weights of rows whose sum is nearest to a vector, and that sum as a square matrix."""
+    """Return the weights of the nearest combination of rows to a vector, and the sum as a square matrix."""
     sizes = np.linalg.norm(parts, axis=1)
     live = sizes > SMALLEST_SHARE * float(np.max(sizes, initial=0.0))
     units = np.divide(parts, sizes[:, None], out=np.zeros_like(parts), where=live[:, None])
@@ -322,7 +322,7 @@ def _best_member(
     mixture: WeightedMembers,
     rng: np.random.Generator,
 ) -> BestMember:
-    """Return the member whose centered Gram matrix has the largest product with ``matrix``, scaled to norm one."""
+    """Return the member with the largest centered, normalized inner product with ``matrix``."""
     adjoint = space.adjoint(matrix)
     return search.maximize(PairWeights(adjoint / norm if norm > 0 else adjoint), near=mixture.parameters, rng=rng)
 
@@ -428,7 +428,7 @@ def align_family(
 
 
 def alignment_bound(search: FamilySearch, space: TargetSpace, parameters: tuple[Array, ...], reached: float) -> float:
-    """Return a number that the alignment of no combination of members exceeds; nan if there is none."""
+    """Return an upper bound on the alignment of any combination of members; nan if unavailable."""
     if not parameters:
         return float("nan")
     grams = tuple(search.gram(parameter) for parameter in parameters)
@@ -440,7 +440,7 @@ def alignment_bound(search: FamilySearch, space: TargetSpace, parameters: tuple[
 
 
 def _best_so_far(steps: Iterator[Step]) -> Iterator[Step]:
-    """Yield the best of all steps so far, with the growth of the last one."""
+    """Yield the best of all steps so far, with the growth of the last step."""
     best = Step(WeightedMembers(), 0.0, 0.0)
     for step in steps:
         growth = step.merit - best.merit
@@ -449,7 +449,7 @@ def _best_so_far(steps: Iterator[Step]) -> Iterator[Step]:
 
 
 def _aligned(steps: Iterator[Step], gain: float, limits: Limits) -> AlignedKernel:
-    """Take steps until the alignment no longer grows, or a limit or Ctrl-C ends the first stage with what it has."""
+    """Take steps until the alignment stops growing, or a limit or Ctrl-C ends the first stage."""
     values: list[float] = []
 
     def recorded() -> Iterator[Step]:

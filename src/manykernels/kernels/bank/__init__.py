@@ -1,1 +1,1 @@
-"""Named kernels on the columns of a table, and what is learned about them from training rows."""
+"""Named kernels on the columns of a table, with parameters learned from training rows."""

@@ -1,4 +1,4 @@
-"""The bank: which kernels on which columns, with what normalization; fitting it learns from training rows."""
+"""The bank: kernels, columns and normalization; fitting learns from training rows."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class KernelBank(BankConstructors, Bank):
         return raw, replace(held, numbers=values) if isinstance(held, MixedRows) else values
 
     def _check_sparse(self) -> None:
-        """Refuse what would fill columns that are mostly zeros."""
+        """Reject options that would make sparse columns dense."""
         for name in ("standardize", "center"):
             if getattr(self, name):
                 raise InvalidInputError(
@@ -217,7 +217,7 @@ class KernelBank(BankConstructors, Bank):
                 )
 
     def _statistics(self, values: Array, encodings: Sequence[Encoding]) -> tuple[Array, Array]:
-        """Return what is subtracted from columns and what they are divided by: 0 and 1 for codes of categories."""
+        """Return offsets and scales of columns: 0 and 1 for codes of categories."""
         means, deviations = np.zeros(len(encodings)), np.ones(len(encodings))
         scaled = np.array([self.standardize and encoding.scaled for encoding in encodings], dtype=bool)
         centered = scaled | np.array([encoding.centered for encoding in encodings], dtype=bool)
@@ -226,7 +226,7 @@ class KernelBank(BankConstructors, Bank):
         return np.where(centered, means, 0.0), np.where(scaled, deviations, 1.0)
 
     def _shifts(self, kernels: Sequence[NamedKernel], values: Array, used: Array) -> Array:
-        """Return what kernels of distances read columns from, their medians, and what stands in for gaps; else zero."""
+        """Return the offsets of columns for distance kernels, the medians, also the fill value of gaps; else zero."""
         asked = np.full(len(used), self.missing != "error")
         kinds = [kind for kind in kinds_of(kernels) if kind.spec.family == "squared_distance" and kind.n_columns > 1]
         far = {id(kind.spec) for kind in kinds}
@@ -240,7 +240,7 @@ class KernelBank(BankConstructors, Bank):
         return shifts
 
     def _checked(self, table: Table, kernels: Sequence[NamedKernel], used: Array, *, by_columns: bool = False) -> Any:
-        """Return the columns in use, NaN where a gap is allowed, or refuse all that cannot be used at once."""
+        """Return the used columns, with NaN for allowed gaps, or reject all unusable columns at once."""
         if table.is_sparse:
             rows = table.compressed(used)
             refuse(stored_issues(rows, table, used))
@@ -436,7 +436,7 @@ class KernelBank(BankConstructors, Bank):
 
 
 def bank_kinds(bank: KernelBank, table: Table) -> Sequence[Kind]:
-    """Return what kernels a bank has on a table, whatever their columns."""
+    """Return the kinds of kernels of a bank on a table, regardless of columns."""
     if id(bank) not in table.expanded:
         bank.expand(table)
     found: Sequence[Kind] = table.expanded[id(bank)][2]
@@ -446,7 +446,7 @@ def bank_kinds(bank: KernelBank, table: Table) -> Sequence[Kind]:
 def resolve_specs(
     kernels: Sequence[NamedKernel], points: PointsOf, many: PointsOf | None = None
 ) -> tuple[KernelSpec, ...]:
-    """Return the kernels with every width a number; what columns teach is learned once per set of columns."""
+    """Return the kernels with numeric widths, learned once per set of columns."""
     specs = transposed(kernels)[1]
     if not any(spec.pending for spec in dict(zip(map(id, specs), specs, strict=True)).values()):
         return specs
@@ -457,7 +457,7 @@ def resolve_specs(
 
 
 def _present(values: Any, used: Array, positions: tuple[int, ...]) -> Any:
-    """Return the rows that have all of the columns."""
+    """Return the rows without missing columns."""
     chosen = values[:, np.searchsorted(used, positions)]
     if issparse(chosen):
         return SparsePoints.of(compressed(chosen)) if len(positions) > FEW_COLUMNS else chosen.toarray()
@@ -465,12 +465,12 @@ def _present(values: Any, used: Array, positions: tuple[int, ...]) -> Any:
 
 
 def used_columns(kernels: Sequence[NamedKernel]) -> Array:
-    """Return the positions of the columns that some kernel uses, increasing."""
+    """Return the positions of the columns used by kernels, increasing."""
     return np.array(sorted(set().union(*transposed(kernels)[2])))
 
 
 def _encodings(table: Table, kernels: Sequence[NamedKernel], used: Sequence[int] | Array) -> tuple[Encoding, ...]:
-    """Return how columns become numbers; those read as objects alone have none."""
+    """Return the encodings of columns as numbers; columns of objects have none."""
     if table.holds_numbers:
         return (NUMBERS,) * len(used)
     objects = {positions[0] for _, spec, positions in kernels if spec.family == "features"}

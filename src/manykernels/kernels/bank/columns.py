@@ -1,4 +1,4 @@
-"""The table behind the kernels: the columns as numbers, by what they hold, and where they are in a new table."""
+"""The table behind the kernels: the columns as numbers, and their positions in a new table."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Table:
         return Table(data, self.columns, views, self._kinds, self._encodings, read)
 
     def by_columns(self) -> Table:
-        """Return the same rows, those of an array column after column, which kernels held as factors read in place."""
+        """Return the same rows, arrays in column order, for in-place reads by kernels held as factors."""
         if isinstance(self.data, np.ndarray) and not self.data.flags.f_contiguous:
             return replace(self, data=_by_columns(self.data, self.data.dtype))
         return self
@@ -117,7 +117,7 @@ class Table:
 
     @property
     def head(self) -> Any:
-        """What tells number and names of the columns, cheaply."""
+        """Number and names of the columns, cheap to compare."""
         if self.is_sparse and self.columns is not None:
             return pd.DataFrame(np.empty((0, self.n_columns)), columns=pd.Index(self.columns))
         return self.data
@@ -150,13 +150,13 @@ class Table:
 
     @cached_property
     def view_positions(self) -> dict[str, tuple[int, ...]]:
-        """The columns of every view; no view for other tables."""
+        """The columns of every view; empty for other tables."""
         if self.views is None or self.places is None:
             return {}
         return {name: tuple(self.places[j] for j in columns) for name, columns in self.views.columns.items()}
 
     def completed(self, columns: Sequence[str] | None) -> Table:
-        """Return the table with the views that a model knows, ``columns`` being all of the columns."""
+        """Return the table completed by the views of the model; ``columns`` are all columns."""
         if self.views is None or columns is None or self.columns == tuple(columns):
             return self
         return Table.of(self.views.completed(columns))
@@ -165,11 +165,11 @@ class Table:
 
     @property
     def holds_numbers(self) -> bool:
-        """Whether the rows are an array, whose columns all hold numbers."""
+        """Return whether the rows are a numeric array."""
         return not isinstance(self.data, pd.DataFrame)
 
     def kind(self, column: int) -> str:
-        """Return what a column holds, see `manykernels.kernels.tables.kinds`."""
+        """Return the kind of a column, see `manykernels.kernels.tables.kinds`."""
         if not isinstance(self.data, pd.DataFrame):
             return "number"
         if column not in self._kinds:
@@ -178,7 +178,7 @@ class Table:
         return self._kinds[column]
 
     def know_kind(self, column: int, kind: str) -> None:
-        """Set what a column holds, where the rows are a sample of others that were looked at."""
+        """Set the kind of a column, for a sample of inspected rows."""
         self._kinds[column] = kind
 
     @cached_property
@@ -186,7 +186,7 @@ class Table:
         return list(self.data.dtypes) if isinstance(self.data, pd.DataFrame) else []
 
     def encoding(self, column: int) -> Encoding:
-        """Return how a column becomes numbers, if a kernel can read it at all."""
+        """Return the encoding of a column as numbers, if readable by a kernel."""
         if not isinstance(self.data, pd.DataFrame):
             return NUMBERS
         if column not in self._encodings:
@@ -230,7 +230,7 @@ class Table:
         return np.asarray(values, dtype=dtype, order="F" if turned else None)
 
     def describe_unseen(self, column: int, encoding: Encoding) -> str:
-        """Return name, count and examples of a column most of whose values are no levels of an encoding; else ""."""
+        """Return name, count and examples of a column with mostly unseen levels; else ""."""
         codes = self.codes([column], [encoding])[:, 0]
         unseen, n_known = codes == UNSEEN, int((~np.isnan(codes)).sum())
         count = int(unseen.sum())
@@ -261,7 +261,7 @@ class Table:
         return compressed(self.data[:, list(positions)])
 
     def _read_new(self, keys: list[tuple[int, Encoding]]) -> None:
-        """Read the columns that nobody asked for yet, each by the encoding."""
+        """Read the columns not yet requested, by the encodings."""
         new = [key for key in dict.fromkeys(keys) if key not in self._read]
         numbers = [(j, given) for j, given in new if _is_plain(self._dtypes[j], given)]
         if len(numbers) > ONE_BY_ONE:
@@ -272,12 +272,12 @@ class Table:
                 self._read[j, given] = given.encode(self._column(j))
 
     def _column(self, position: int) -> pd.Series[Any]:
-        """Return a column of a DataFrame; by the name, which takes a tenth of the time that the position does."""
+        """Return a column of a DataFrame by name, ten times faster than by position."""
         name = None if self.columns is None else self.columns[position]
         return self.data[name] if isinstance(name, str) else self.data.iloc[:, position]
 
     def lacking(self, positions: Sequence[int]) -> Array | None:
-        """Return which entries belong to a view that the sample lacks, (n, k) bool; None if there are no views."""
+        """Return a mask of entries in missing views, (n, k) bool; None without views."""
         if self.views is None:
             return None
         owner = {j: v for v, columns in enumerate(self.view_positions.values()) for j in columns}
@@ -285,7 +285,7 @@ class Table:
         return absent[:, [owner[int(j)] for j in positions]]
 
     def numeric(self, positions: Iterable[int]) -> Array:
-        """Return those columns as (n, k) finite float64, or refuse everything that is no finite number at once."""
+        """Return the columns as (n, k) finite float64, or reject all invalid entries at once."""
         positions = [int(j) for j in positions]
         problems = [
             found for j in positions for found in self.unreadable(j, frozenset({"number"}), "numbers are needed")
@@ -296,12 +296,12 @@ class Table:
         return values
 
     def numbers_only(self, columns: Iterable[int], asked: str) -> None:
-        """Refuse the columns of these that hold no numbers, all at once."""
+        """Reject all nonnumeric columns at once."""
         if isinstance(self.data, pd.DataFrame):
             refuse([found for j in columns for found in self.unreadable(j, frozenset({"number"}), asked)])
 
     def unreadable(self, column: int, kinds: frozenset[str], kernel: str) -> list[ColumnIssue]:
-        """Return why a kernel that reads the kinds of columns cannot read this one, if so."""
+        """Return the reason why a kernel for some kinds cannot read the column, if any."""
         kind = self.kind(column)
         if READ_AS.get(kind) in kinds:
             return []
@@ -312,7 +312,7 @@ class Table:
 
 
 def _by_columns(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Return values column after column; some rows at a time, whose columns stay in a cache."""
+    """Return values in column order, copied in blocks that fit into a cache."""
     out = np.empty(values.shape, dtype, order="F")
     for start in range(0, len(values), ROWS_AT_ONCE):
         out[start : start + ROWS_AT_ONCE] = values[start : start + ROWS_AT_ONCE]
@@ -326,7 +326,7 @@ def _is_plain(dtype: Any, encoding: Encoding) -> bool:
 
 
 def check_array_readable(encodings: Iterable[Encoding]) -> None:
-    """Raise ``InvalidInputError`` if an array, whose columns hold numbers only, cannot stand for the table of fit."""
+    """Raise ``InvalidInputError`` for an array, with numeric columns only, that cannot replace the table of fit."""
     if not all(encoding.of_arrays for encoding in encodings):
         raise InvalidInputError(
             "The kernels read categories, dates or durations of a DataFrame, which an array has not; pass one."
@@ -334,7 +334,7 @@ def check_array_readable(encodings: Iterable[Encoding]) -> None:
 
 
 def is_distributed(X: object) -> bool:
-    """Whether X is a data frame of Dask, whose columns keep names and types only as one of pandas."""
+    """Return whether X is a Dask data frame, converted to pandas for names and types."""
     return hasattr(X, "compute") and hasattr(X, "columns")
 
 
@@ -408,7 +408,7 @@ def _checked_array(X: Any) -> Array:
 
 
 def _no_table(X: Any) -> str:
-    """Return what to say of something that has no rows of numbers; nothing of what may have some."""
+    """Return the error message for an object without numeric rows, or an empty text."""
     dtype = getattr(X, "dtype", None)
     if X is None or isinstance(X, (str, bytes, Number)):
         shown = X[:40] if isinstance(X, (str, bytes)) else X
@@ -421,7 +421,7 @@ def _no_table(X: Any) -> str:
 
 
 def _text_in(X: Any) -> str:
-    """Return where an array, which may hold numbers only, holds the first text, if it does."""
+    """Return the position of the first text in an array of numbers, if any."""
     for i, row in enumerate(np.asarray(X, dtype=object)):
         for j, value in enumerate(np.atleast_1d(row)):
             if isinstance(value, str) and not _is_number(value):

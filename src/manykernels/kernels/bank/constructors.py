@@ -69,7 +69,7 @@ def _parts(value: object) -> list[Any]:
 
 
 def read_description(description: Mapping[str, Any]) -> tuple[list[BankEntry], dict[str, Any]]:
-    """Return the entries and the options of the bank that a dictionary describes."""
+    """Return the entries and the options of a bank from a dictionary."""
     _check_keys(description, (*OPTIONS, "preset", "views", "kernels"), "the kernel description")
     options = {key: description[key] for key in OPTIONS if key in description}
     if options.get("normalize") == "none":
@@ -145,7 +145,7 @@ explained = knows(OPTIONS, "KernelBank")  # parameters that no bank has are refu
 
 
 class BankConstructors(ABC):
-    """Class methods of :class:`KernelBank` that build common banks."""
+    """Class methods of :class:`KernelBank` for common banks."""
 
     @classmethod
     @abstractmethod
@@ -504,6 +504,6 @@ class BankConstructors(ABC):
 
 
 def _columns_of(views: object) -> Any:
-    """Return the columns of every view; None for views that are tables, which bring their columns when fitted."""
+    """Return the columns of every view; None for views as tables, with columns known at fit."""
     tables = isinstance(views, Mapping) and any(isinstance(table, pd.DataFrame) for table in views.values())
     return None if tables or isinstance(views, Views) else views

@@ -51,7 +51,7 @@ class Group:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """What the kernels share: ``(family, positions, column_widths)``, and features they have in common."""
+        """The shared part of kernels: ``(family, positions, column_widths)``, and common features."""
         shared = self.family, self.positions, self.column_widths
         return shared if self.features is None else (*shared, self.features)
 
@@ -60,7 +60,7 @@ OTHER_BANK = "These rows were prepared by another bank; call prepare(X) of this 
 
 
 class RowData(ABC):
-    """Rows of one kind, as kernels read them; nothing of normalization."""
+    """Rows of a kind in the form of kernels, before normalization."""
 
     if TYPE_CHECKING:
 
@@ -73,7 +73,7 @@ class RowData(ABC):
         """Return the chosen rows (positions, slice or mask)."""
 
     def detach(self) -> Self:
-        """Return the rows without what a fitted model does not have to keep."""
+        """Return the rows without parts unnecessary for a fitted model."""
         return self
 
     @property
@@ -82,7 +82,7 @@ class RowData(ABC):
         return ()
 
     def points(self, group: int) -> Any:
-        """Return the (n, d) float64 points of a group of kernels, or its `SparsePoints`."""
+        """Return the (n, d) float64 points of a group of kernels, or `SparsePoints`."""
         raise InvalidInputError(f"{type(self).__name__} hold no points of a group {group}.")
 
 
@@ -140,7 +140,7 @@ class PreparedRows(Generic[Data]):
         return replace(self, data=self.data.take(rows), **self.normalization((slice(None), rows)))
 
     def detach(self) -> Self:
-        """Return the rows without what a fitted model does not have to keep."""
+        """Return the rows without parts unnecessary for a fitted model."""
         return replace(self, data=self.data.detach())
 
     def places(self, names: tuple[str, ...]) -> list[int]:
@@ -157,7 +157,7 @@ class PreparedRows(Generic[Data]):
         return [place[name] for name in names]
 
     def normalization(self, index: Index) -> dict[str, Any]:
-        """Return the chosen part of row means and factors, each (M, n), as fields."""
+        """Return the chosen part of row means and factors, (M, n) both, as fields."""
         parts = {"row_means": self.row_means, "factors": self.factors}
         return {name: None if part is None else part[index] for name, part in parts.items()}
 
@@ -171,7 +171,7 @@ class Side(Generic[Data]):
 
     @property
     def data(self) -> Data:
-        """What kernels read of all of the rows."""
+        """The rows in the form of kernels."""
         return self.prepared.data
 
     @cached_property
@@ -194,7 +194,7 @@ class Side(Generic[Data]):
 
 @dataclass(frozen=True, eq=False)
 class HeldGrams:
-    """Gram matrices that exist before anybody asks for them."""
+    """Existing Gram matrices."""
 
     array: Array  # (M, N, N) float32 or float64
     samples: Array  # (n,) int: which of the N are meant
@@ -202,7 +202,7 @@ class HeldGrams:
 
 
 class RawKernels(ABC, Generic[Data]):
-    """Named kernels on rows of one kind, before centering and scaling: all that a `FittedBank` knows of the kind."""
+    """Named kernels on rows of a kind, before centering and scaling: the only input of a `FittedBank`."""
 
     on_columns: bool = False  # whether kernels read columns of a table
     of_pairs: bool = False  # whether rows are pairs, of which nothing is known but their members
@@ -212,20 +212,20 @@ class RawKernels(ABC, Generic[Data]):
 
         @property
         def names(self) -> tuple[str, ...]:
-            """One for every kernel."""
+            """Names of the kernels."""
 
         @property
         def n_features_in(self) -> int:
-            """What scikit-learn counts as columns: training samples, for matrices."""
+            """Number of columns for scikit-learn: of training samples, for matrices."""
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """Kernels that share points; none if they are not evaluated on points."""
+        """Kernels with shared points; empty without points."""
         return ()
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
-        """Column names of the training DataFrame, if rows are of a table that has any."""
+        """Column names of the training DataFrame, if any."""
         return None
 
     @abstractmethod
@@ -241,25 +241,25 @@ class RawKernels(ABC, Generic[Data]):
         """Return the raw ``k(x, x)`` of the kernels, (m, n) float64."""
 
     def row_means(self, rows: PreparedRows[Data], training: PreparedRows[Data] | None = None) -> Array:
-        """Return the mean of every raw kernel of every row with the training rows, (M, n), which may be at hand."""
+        """Return the mean of every raw kernel between every row and the training rows, (M, n), possibly cached."""
         raise InvalidInputError(f"{type(self).__name__} cannot be centered.")
 
     @abstractmethod
     def take(self, kernels: Array) -> Self:
-        """Return the kernels only, in that order."""
+        """Return the selected kernels in order."""
 
     @abstractmethod
     def narrow(self, data: object, places: list[int]) -> Data:
-        """Return what the kernels need of rows prepared for more of them, among which they have those places."""
+        """Return the part of prepared rows for a subset of kernels at the given places."""
 
     @abstractmethod
     def described(self) -> tuple[list[str], list[str]]:
-        """Return what every kernel is, and the columns that it reads, for people."""
+        """Return kind and columns of every kernel as text."""
 
     def held(self, data: Data) -> HeldGrams | None:
-        """Return raw Gram matrices that exist, if they are the kernels and no others."""
+        """Return existing raw Gram matrices of exactly the kernels."""
         return None
 
     def unproven(self, data: Data) -> Unproven | None:
-        """Return which kernels nobody has yet proven positive semidefinite."""
+        """Return the kernels not yet proven positive semidefinite."""
         return None

@@ -1,4 +1,4 @@
-"""Banks before and after they are fitted: normalized kernels between any prepared rows, of whatever kind."""
+"""Banks before and after the fit: normalized kernels between any prepared rows."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class FittedBank:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """Kernels that share squared distances, inner products or points; empty if they are not evaluated on any."""
+        """Kernels with shared squared distances, inner products or points; empty if none."""
         return self.raw.groups
 
     @property
     def table(self) -> TableKernels:
-        """The kernels on columns of a table; others have no columns."""
+        """The kernels on columns of a table; other kernels have no columns."""
         if not isinstance(self.raw, TableKernels):
             raise InvalidInputError(f"{type(self.raw).__name__} read no columns of a table.")
         return self.raw
@@ -83,7 +83,7 @@ class FittedBank:
 
     @property
     def n_features_in_(self) -> int:
-        """Number of columns of the training table; of training samples, for kernels that come as matrices."""
+        """Number of columns of the training table, or of training samples for matrices."""
         return self.raw.n_features_in
 
     @property
@@ -100,7 +100,7 @@ class FittedBank:
 
     @property
     def zero_kernels(self) -> Array:
-        """(M,) bool: kernels that are zero on the training rows (after centering); they stay zero everywhere."""
+        """(M,) bool: kernels equal to zero on the (centered) training rows, and everywhere."""
         return self.scales == 0
 
     def frame(self, *, scales: bool = True) -> pd.DataFrame:
@@ -135,7 +135,7 @@ class FittedBank:
         return self.with_factors(rows)
 
     def with_factors(self, rows: PreparedRows[Any]) -> PreparedRows[Any]:
-        """Return rows with unit-diagonal factors where they are needed."""
+        """Return rows with unit-diagonal factors if needed."""
         if not self.unit_diagonal:
             return rows
         diagonals = self.centered_diagonals(rows, np.arange(self.n_kernels))
@@ -473,7 +473,7 @@ class Bank(ABC):
 def learn(
     raw: RawKernels[Any], rows: PreparedRows[Any], normalize: str | None, center: bool
 ) -> tuple[FittedBank, PreparedRows[Any]]:
-    """Learn centering and normalization from training rows that the kernels prepared; return them normalized too."""
+    """Learn centering and normalization from prepared training rows; return normalized rows."""
     present = np.ones((1, rows.n_samples)) if rows.factors is None else rows.factors
     counts = present.sum(axis=1)
     grand_means = None
@@ -503,7 +503,7 @@ def same_index(first: slice | Array, second: slice | Array) -> bool:
 
 
 def checked_out(out: Array | None, shape: tuple[int, ...]) -> Array:
-    """Return ``out`` if it can hold float64 values of ``shape``, or a new array."""
+    """Return ``out`` if suitable for float64 values of ``shape``, or a new array."""
     if out is None:
         return np.empty(shape)
     if out.shape != shape or out.dtype != np.float64:

@@ -44,7 +44,7 @@ def simplemkl_specs() -> tuple[KernelSpec, ...]:
 
 
 def with_gaussians(specs: object, widths: Any) -> tuple[KernelSpec, ...]:
-    """Return the kernels followed by one Gaussian per width; at least one kernel in all."""
+    """Return the kernels followed by a Gaussian per width; at least one kernel in all."""
     single = isinstance(widths, str) or not isinstance(widths, Iterable)
     gaussians = tuple(Gaussian(width) for width in ((widths,) if single else widths))
     nothing = isinstance(specs, tuple) and not specs  # tables and arrays compare entry by entry, or refuse to
@@ -73,15 +73,15 @@ class DefaultKernels(BankEntry):
     reads_categories: ClassVar[bool] = True  # by the overlap kernel
 
     def expand(self, table: Table) -> list[NamedKernel]:
-        """Return the kernels, column by column and then the joint ones."""
+        """Return the single-column kernels followed by the joint kernels."""
         return [kernel for entry in self.resolve(table) for kernel in entry.expand(table)]
 
     def resolve(self, table: Table) -> list[BankEntry]:
-        """Return the patterns that the kinds of the columns, their gaps and the reach of their dates ask for."""
+        """Return the patterns for the kinds of the columns, the gaps and the range of dates."""
         return entries_by_type(table, {j for column in self.apart for j in table.positions(column)})
 
     def issues(self, table: Table) -> list[ColumnIssue]:
-        """Return the columns that hold text or what no kernel can read."""
+        """Return the columns of text or unreadable content."""
         return unusable_columns(table)
 
 
@@ -105,7 +105,7 @@ class ProjectedDefaults(DefaultKernels):
 
 
 def project_entry(entry: BankEntry, count: int) -> BankEntry:
-    """Return an entry whose Gaussians of several columns, which no factor holds exactly, are projected on landmarks."""
+    """Return an entry with Gaussians of several columns, which have no exact factor, projected on landmarks."""
     if not isinstance(entry, Joint):
         return entry
     specs = [Landmarks(spec, count) if isinstance(spec, Gaussian) else spec for spec in entry.specs]
@@ -140,7 +140,7 @@ def entries_by_type(table: Table, apart: Collection[int] = ()) -> list[BankEntry
 
 
 def with_narrow_kernels(entries: Sequence[BankEntry], table: Table) -> list[BankEntry]:
-    """Add narrower Gaussians for searches to default kernels of several numbers, but for widths that a bank has."""
+    """Add narrower Gaussians for searches to default kernels of several numbers, except existing widths."""
     names = {name for entry in entries for name, _, _ in entry.expand(table)}
     default = [entry for entry in entries if isinstance(entry, Joint) and entry.specs == DEFAULT_SPECS]
     specs = tuple(spec for spec in NARROW_SPECS if not any(f"{entry.name}: {spec.label}" in names for entry in default))
@@ -148,7 +148,7 @@ def with_narrow_kernels(entries: Sequence[BankEntry], table: Table) -> list[Bank
 
 
 def unusable_columns(table: Table) -> list[ColumnIssue]:
-    """Return the columns for which there is no kernel."""
+    """Return the columns without a suitable kernel."""
     found = []
     for j in range(table.n_columns):
         kind = table.kind(j)
@@ -159,7 +159,7 @@ def unusable_columns(table: Table) -> list[ColumnIssue]:
 
 
 def _sequence_specs(table: Table, column: int) -> tuple[KernelSpec, ...]:
-    """Return kernels of k-mers for a column of sequences, positional ones where all have one length; none for texts."""
+    """Return k-mer kernels for a column of sequences, positional for equal lengths; none for texts."""
     texts = table.data.iloc[:, column].dropna()
     alphabet = alphabet_of(texts)
     if alphabet is None:
@@ -190,7 +190,7 @@ def _entries_of_numbers(table: Table, numbers: list[int], apart: Collection[int]
 
 
 def _complete(table: Table, positions: list[int]) -> list[int]:
-    """Return the columns without missing values; a kernel on several columns says nothing of a row that lacks one."""
+    """Return the columns without missing values; a kernel on several columns ignores rows with gaps."""
     gaps = np.asarray(np.isnan(table.codes(positions)).any(axis=0))
     return [j for j, gap in zip(positions, gaps, strict=True) if not gap]
 
@@ -294,7 +294,7 @@ class Interactions(BankEntry):
 
 
 def _part(table: Table, column: int, spec: KernelSpec) -> KernelSpec:
-    """Return what a column brings to the products: the kernel itself, or that of categories."""
+    """Return the part of a column in products: the kernel, or the kernel for categories."""
     return CATEGORIES if READ_AS.get(table.kind(column)) == "category" else spec
 
 
@@ -342,7 +342,7 @@ class OnLandmarks(BankEntry):
         object.__setattr__(self, "stretched", freeze_columns(self.stretched))
 
     def expand(self, table: Table) -> list[NamedKernel]:
-        """Return the kernels, those that stretch no column first."""
+        """Return the kernels, unstretched first."""
         chosen = table.positions(self.columns)
         if self.columns is None:
             chosen = tuple(j for j in chosen if table.kind(j) == "number")
@@ -357,7 +357,7 @@ class OnLandmarks(BankEntry):
         return found
 
     def _sharp(self, table: Table, chosen: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the columns that are stretched."""
+        """Return the stretched columns."""
         if self.stretched is None:
             return chosen if 1 < len(chosen) <= MOST_STRETCHED else ()
         if isinstance(self.stretched, tuple) and not self.stretched:

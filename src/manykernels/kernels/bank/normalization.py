@@ -30,7 +30,7 @@ CACHED_ENTRIES = 2**18  # where columns lie one after the other: temporaries sta
 
 
 def column_blocks(values: Array) -> Iterator[slice]:
-    """Yield slices of columns, of some hundred thousand entries each."""
+    """Yield slices of columns, of about some hundred thousand entries."""
     rows = max(1, len(values))
     step = max(1, BLOCK_ENTRIES // rows)
     if values.flags.f_contiguous:
@@ -53,7 +53,7 @@ def column_summaries(columns: Array) -> Array:
 
 
 def column_statistics(values: Array) -> tuple[Array, Array]:
-    """Return mean and standard deviation of every column over what is present (not NaN); 1 for a constant column."""
+    """Return mean and standard deviation of every column over present values; 1 for a constant column."""
     if values.flags.f_contiguous and len(values):
         low, high, known, spread = column_summaries(values.T).T
         if np.isfinite(high - low).all():
@@ -82,7 +82,7 @@ def distinct_counts(values: Array, most: int) -> Array:
 
 
 def present_medians(values: Array) -> Array:
-    """Return the median of every column over what is present, 0 if nothing is."""
+    """Return the median of every column over present values, 0 if empty."""
     medians = np.empty(values.shape[1])
     for at in column_blocks(values):
         medians[at] = _block_medians(values[:, at])
@@ -162,7 +162,7 @@ EPS_OF_MEANS = 1e-2  # of CENTERED_ZERO: what rounding may make of a grand mean 
 
 
 def check_normalization(normalize: object) -> str | None:
-    """Return ``normalize`` if it is a known normalization, else list them."""
+    """Return ``normalize`` if known, else raise an error with the choices."""
     if normalize not in NORMALIZATIONS:
         raise InvalidInputError(f"normalize must be one of {', '.join(map(repr, NORMALIZATIONS))}, got {normalize!r}.")
     return normalize
@@ -204,7 +204,7 @@ def training_scales(
 
 
 def check_diagonal(diagonal: Array, name: str) -> Array:
-    """Return ``k(x, x)`` if it is finite and not negative, up to rounding, else say what kernel or data lack."""
+    """Return ``k(x, x)`` if finite and nonnegative up to rounding, else raise an error."""
     if not np.isfinite(diagonal).all():
         raise InvalidInputError(
             f"Kernel {name!r} overflows: k(x, x) is not finite for {int((~np.isfinite(diagonal)).sum())} row(s). "
@@ -218,7 +218,7 @@ def check_diagonal(diagonal: Array, name: str) -> Array:
 
 
 def unit_factors(diagonal: Array) -> Array:
-    """Return ``1 / sqrt(k(x, x))``, and 0 where the diagonal is 0: such a row keeps a kernel of zero."""
+    """Return ``1 / sqrt(k(x, x))``, and 0 for a zero diagonal."""
     positive = diagonal > 0
     return np.where(positive, 1.0 / np.sqrt(np.where(positive, diagonal, 1.0)), 0.0)
 

@@ -1,4 +1,4 @@
-"""Entries of a bank: one named kernel, or a pattern that becomes named kernels once the columns are known."""
+"""Entries of a bank: a named kernel, or a pattern for kernels on yet unknown columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Spec = TypeVar("Spec", bound=KernelSpec)
 
 
 class Kind(NamedTuple):
-    """A kernel on so many columns, whichever they are: thousands of kernels of a bank are of few kinds."""
+    """A kernel on a number of columns; a large bank has few kinds."""
 
     name: str  # of the first kernel
     spec: KernelSpec
@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
 
 def kinds_of(kernels: Sequence[NamedKernel]) -> list[Kind]:
-    """Return what kernels are there, whatever the columns."""
+    """Return the kinds of kernels, regardless of columns."""
     names, specs, columns = transposed(kernels)
     keys = list(zip(map(id, specs), map(len, columns), strict=True))
     counts = Counter(keys)
@@ -49,19 +49,19 @@ def transposed(kernels: Sequence[NamedKernel]) -> tuple[tuple[str, ...], tuple[K
 
 
 def by_identity(specs: Sequence[Spec]) -> dict[int, Spec]:
-    """Return every object among kernels by themselves once, by `id`: a width of many columns is one of them."""
+    """Return the distinct objects among kernels by `id`; a vector of widths is a single object."""
     return dict(zip(map(id, specs), specs, strict=True))
 
 
 class BankEntry(ABC):
-    """What a bank is a list of; a frozen dataclass that expands to named kernels on column positions."""
+    """An item of a bank; a frozen dataclass that expands to named kernels on column positions."""
 
     @abstractmethod
     def expand(self, table: Table) -> list[NamedKernel]:
         """Return ``(name, spec, positions)`` of every kernel of the entry on the columns of ``table``."""
 
     def resolve(self, table: Table) -> list[BankEntry]:
-        """Return the entries that make the same kernels on any of the rows of ``table``: selectors look at it alone."""
+        """Return the entries with resolved selectors, for equal kernels on any rows of ``table``."""
         own: Any = self
         chosen = getattr(self, "columns", None)
         return [replace(own, columns=named_columns(table, table.positions(chosen)))] if callable(chosen) else [self]
@@ -264,7 +264,7 @@ class PerGroup(BankEntry):
 
 
 def indicators(table: Table, kernels: list[NamedKernel]) -> list[NamedKernel]:
-    """Return a missingness kernel for every gap pattern that no given kernel covers, named after the first kernel."""
+    """Return a missingness kernel for every uncovered gap pattern, named after the first kernel."""
     covered: set[bytes] = set()
     names = {name for name, _, _ in kernels}
     seen: set[tuple[int, ...]] = set()
@@ -287,7 +287,7 @@ def indicators(table: Table, kernels: list[NamedKernel]) -> list[NamedKernel]:
 
 
 def _incomplete(table: Table, positions: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the columns with gaps; one of those that have the same."""
+    """Return the columns with distinct gap patterns."""
     patterns: dict[bytes, int] = {}
     for j in positions:
         gaps = np.isnan(table.codes([j])[:, 0]) if table.kind(j) in READ_AS else np.zeros(1, dtype=bool)
@@ -314,7 +314,7 @@ def as_entry(entry: object, known: dict[KernelSpec, KernelSpec]) -> BankEntry:
 
 
 def _shared(spec: Any, known: dict[KernelSpec, KernelSpec]) -> Any:
-    """Return the kernel known and equal to this one, which is known from now on if there is none."""
+    """Return the known kernel equal to the argument, or register the argument."""
     try:
         return known.setdefault(spec, spec)
     except TypeError:  # what is no kernel is refused by those who take it, and one of a user may have no hash
@@ -338,14 +338,14 @@ def as_specs(specs: object) -> tuple[KernelSpec, ...]:
 
 
 def named_columns(table: Table, positions: Iterable[int]) -> tuple[Any, ...]:
-    """Return columns by name where text names them, else by position, as which numbers are read."""
+    """Return columns by name for text, else by position."""
     names = table.columns
     by_name = names is not None and all(isinstance(name, str) for name in names)
     return tuple(names[j] if by_name and names is not None else j for j in positions)
 
 
 def freeze_columns(selection: object) -> Any:
-    """Return a column selection that cannot be changed from outside: sequences and masks become tuples."""
+    """Return an immutable column selection: sequences and masks become tuples."""
     if isinstance(selection, (list, tuple)) and set(map(type, selection)) <= {int, str}:  # by far the most
         return tuple(selection)
     _refuse_kernels(selection, "columns")
@@ -357,7 +357,7 @@ def freeze_columns(selection: object) -> Any:
 
 
 def _refuse_kernels(selection: object, name: str) -> None:
-    """Refuse a kernel that stands where columns are named: a second kernel belongs into a list with the first."""
+    """Reject a kernel in the place of columns: further kernels belong into a list."""
     inside = selection if isinstance(selection, (list, tuple)) else [selection]
     if wrong := [item for item in inside if isinstance(item, KernelSpec)]:
         raise InvalidInputError(
@@ -373,7 +373,7 @@ Shapes = tuple[tuple[Any, str], ...]
 
 
 def as_shapes(given: object) -> Shapes:
-    """Return the shapes of columns as pairs; refuse what is no mapping of columns to shapes."""
+    """Return the shapes of columns as pairs; reject anything but a mapping."""
     if not given:
         return ()
     if not isinstance(given, Mapping) and (isinstance(given, str) or not isinstance(given, Iterable)):
@@ -384,7 +384,7 @@ def as_shapes(given: object) -> Shapes:
 
 
 def shaped_columns(shapes: Shapes, table: Table) -> dict[int, str]:
-    """Return the shape of every column that has one, by position."""
+    """Return the shape of every shaped column, by position."""
     found: dict[int, str] = {}
     for column, shape in shapes:
         for j in table.positions(column):
@@ -396,7 +396,7 @@ def shaped_columns(shapes: Shapes, table: Table) -> dict[int, str]:
 
 
 def with_shapes(shapes: Shapes, kernels: Sequence[NamedKernel], table: Table) -> list[NamedKernel]:
-    """Return kernels of single columns with the shapes of their columns; say which kernels would break one."""
+    """Return kernels of single columns with the shapes of their columns; reject incompatible kernels."""
     wanted = shaped_columns(shapes, table)
     found: list[NamedKernel] = []
     for name, spec, positions in kernels:
@@ -425,7 +425,7 @@ def with_shapes(shapes: Shapes, kernels: Sequence[NamedKernel], table: Table) ->
 
 
 def check_shaped(kinds: Iterable[Kind], normalize: str | None) -> None:
-    """Refuse what would take the shape of a kernel away."""
+    """Reject operations that lose the shape of a kernel."""
     for name, spec, *_ in kinds:
         if isinstance(spec, Shaped):
             if normalize == "unit_diagonal":
@@ -441,7 +441,7 @@ def check_shaped(kinds: Iterable[Kind], normalize: str | None) -> None:
 
 
 def parts_of(whole: object) -> Iterator[KernelSpec]:
-    """Yield the kernels that a kernel, or a tuple, is made of, and those that these are made of."""
+    """Yield the parts of a kernel or a tuple, recursively."""
     named = [field.name for field in fields(whole)] if is_dataclass(whole) else []
     for part in whole if isinstance(whole, tuple) else [getattr(whole, name) for name in named]:
         if isinstance(part, KernelSpec):

@@ -66,7 +66,7 @@ def _rows_of(points: Points, rows: Index) -> Points:
 
 @dataclass(frozen=True, eq=False)
 class TableKernels(RawKernels[TablePoints]):
-    """Kernels on columns of a table, with what training rows say of the columns."""
+    """Kernels on columns of a table, with statistics of the training rows."""
 
     names: tuple[str, ...]
     specs: tuple[KernelSpec, ...]  # with every width a number
@@ -97,19 +97,19 @@ class TableKernels(RawKernels[TablePoints]):
 
     @cached_property
     def used(self) -> Array:
-        """Positions of the columns that some kernel uses, increasing."""
+        """Positions of the columns used by kernels, increasing."""
         return np.array(sorted({j for columns in self.positions for j in columns}), dtype=np.int64)
 
     @cached_property
     def object_columns(self) -> tuple[int, ...]:
-        """Which of the used columns some kernel reads as objects."""
+        """Mask of the used columns read as objects."""
         pairs = zip(self.specs, self.positions, strict=True)
         own = {columns[0] for spec, columns in pairs if spec.family == "features"}
         return tuple(np.searchsorted(self.used, sorted(own)).tolist())
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """Kernels that share squared distances, inner products or points."""
+        """Kernels with shared squared distances, inner products or points."""
         # The groups of a list of kernels, in the order in which each first appears.
         members: dict[tuple[Any, ...], list[int]] = {}
         for kernel, (spec, columns) in enumerate(zip(self.specs, self.positions, strict=True)):
@@ -165,7 +165,7 @@ class TableKernels(RawKernels[TablePoints]):
         return values
 
     def warn_of_unseen(self, table: Table) -> None:
-        """Warn of columns of a new table most of whose values are levels that the training table does not have."""
+        """Warn of columns of a new table with mostly unseen levels."""
         if table.columns is None or not any(encoding.levels for encoding in self.encodings):
             return
         places = locate_columns(table, self.used, self.n_features, self.feature_names)
@@ -210,12 +210,12 @@ class TableKernels(RawKernels[TablePoints]):
     def evaluate(
         self, left: Side[TablePoints], right: Side[TablePoints], same: bool, kernels: Array, out: Array
     ) -> None:
-        """Write raw values of the kernels, group by group: what a group shares is computed once."""
+        """Write raw values of the kernels, with shared parts computed once per group."""
         for index, slots in self._runs(kernels):
             evaluate_group(self.groups[index], index, left, None if same else right, slots, kernels[slots], out)
 
     def _runs(self, kernels: Array) -> Iterator[tuple[int, Array]]:
-        """Yield every group among ``kernels`` with the places of the kernels in them."""
+        """Yield every group among ``kernels`` with the places of the kernels."""
         owner = self._group_of[kernels]
         order = np.argsort(owner, kind="stable")
         for slots in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
@@ -259,7 +259,7 @@ class TableKernels(RawKernels[TablePoints]):
         return means
 
     def take(self, kernels: Array) -> TableKernels:
-        """Return the kernels only, in that order, on the columns that they read."""
+        """Return the selected kernels in order, on their columns."""
         positions = tuple(self.positions[m] for m in kernels)
         keep = np.isin(self.used, [j for columns in positions for j in columns])
         return replace(
@@ -294,7 +294,7 @@ class TableKernels(RawKernels[TablePoints]):
 
 
 def _means(block: Array, present: Array | None) -> Array:
-    """Return the means over columns of kernels (m, r, c), of those columns that are present in a kernel (m, c)."""
+    """Return the means over columns of kernels (m, r, c), over columns present in a kernel (m, c)."""
     if present is None:
         return block.mean(axis=2)
     return np.einsum("kij,kj->ki", block, present) / np.maximum(present.sum(axis=1), 1)[:, None]
@@ -316,7 +316,7 @@ def evaluate_group(
     kernels: Array,
     out: Array,
 ) -> None:
-    """Write raw values of some kernels of a group into their slots of ``out``; without ``right``, of rows with them."""
+    """Write raw values of some kernels of a group into slots of ``out``; without ``right``, symmetric."""
     points, norms = _points_of(left, index)
     others, other_norms = (points, norms) if right is None else _points_of(right, index)
     place = dict(zip(group.kernels, group.specs, strict=True))
@@ -397,14 +397,14 @@ def _presence(groups: Sequence[Group], n_kernels: int, used: Array, gaps: Array)
 
 
 def _points_key(group: Group, sparse: bool) -> tuple[Any, ...]:
-    """Return what groups with the same points have in common."""
+    """Return the key of groups with the same points."""
     shifted = group.family == "squared_distance" and len(group.positions) > 1 and not sparse
     widths = group.column_widths if group.family == "squared_distance" else None
     return group.positions, shifted, widths, group.family in ("other", "missing") and group.family, group.features
 
 
 def _group_points(group: Group, values: Array, columns: Array, shifts: Array, gaps: Array | None) -> Array:
-    """Return the columns of a group as the kernels read them."""
+    """Return the columns of a group in the form of the kernels."""
     points = values[:, columns]
     if group.family == "missing":
         return np.where(False if gaps is None else gaps[:, columns], UNSEEN, 0.0) + np.zeros_like(points)
@@ -417,7 +417,7 @@ def _group_points(group: Group, values: Array, columns: Array, shifts: Array, ga
 
 
 def _compressed_points(group: Group, rows: csr_array, columns: Array) -> SparsePoints | Array:
-    """Return the columns of a group from sparse rows as the kernels read them."""
+    """Return the columns of a group from sparse rows in the form of the kernels."""
     if group.family == "missing":
         return np.zeros((rows.shape[0], len(columns)))
     whole = np.array_equal(columns, np.arange(rows.shape[1]))
@@ -436,7 +436,7 @@ def _stays_compressed(group: Group) -> bool:
 
 
 def _check_dense_columns(groups: Sequence[Group], names: tuple[str, ...], rows: csr_array) -> None:
-    """Refuse kernels that would make too many columns dense, before any is."""
+    """Reject kernels that would make too many columns dense."""
     dense = [group for group in groups if not _stays_compressed(group)]
     entries = rows.shape[0] * sum(len(group.positions) for group in dense)
     if entries <= MOST_DENSE:
@@ -456,7 +456,7 @@ def _check_dense_columns(groups: Sequence[Group], names: tuple[str, ...], rows: 
 
 
 def checked_norms(points: Any, group: Group, names: tuple[str, ...]) -> Array:
-    """Return the squared norms of points for the families that need them, zeros for others."""
+    """Return the squared norms of points for families with norms, zeros for others."""
     if group.family in ("other", "missing"):
         return np.zeros(len(points))  # their points may be codes, whose squares overflow
     with np.errstate(over="ignore", under="ignore"):

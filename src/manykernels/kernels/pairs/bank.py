@@ -1,4 +1,4 @@
-"""What the kernels of pairs are: products of kernels of first and of second members, to be fitted and fitted."""
+"""Kernels of pairs: products of kernels of first and of second members, before and after the fit."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class PairKernels(Bank):
                 _bank_for(bank, members, word).check(members)
 
     def _resolved(self, left: FittedBank, right: FittedBank, one_kind: bool) -> tuple[Product, ...]:
-        """Return which kernels are multiplied, by position."""
+        """Return the multiplied kernels, by position."""
         if not isinstance(self.products, str):
             places = [{name: m for m, name in enumerate(bank.names)} for bank in (left, right)]
             return tuple(
@@ -132,7 +132,7 @@ class PairKernels(Bank):
 
 
 def _bank_for(given: Any, members: Members, word: str) -> Bank:
-    """Return the bank of one kind of members, the default one if none was given."""
+    """Return the bank of a kind of members, or the default bank."""
     matrices = are_kernels(members)
     if given is None:
         return PrecomputedBank() if matrices else _together(members)
@@ -143,7 +143,7 @@ def _bank_for(given: Any, members: Members, word: str) -> Bank:
 
 
 def _together(table: Any) -> KernelBank:
-    """Return the default kernels of members: those on all columns of a kind together, where there are several."""
+    """Return the default kernels of members: on all columns of a kind together, if several."""
     if table.is_sparse:
         return KernelBank([Joint(DEFAULT_SPECS)])
     entries = entries_by_type(table)
@@ -152,7 +152,7 @@ def _together(table: Any) -> KernelBank:
 
 
 def _checked_products(products: Any) -> tuple[tuple[str | None, str | None], ...]:
-    """Return products by name, or say what they must be."""
+    """Return products by name, or raise an error with the valid form."""
     whole = isinstance(products, Sequence) and len(products) > 0
     if not whole or not all(len(pair) == 2 and all(isinstance(p, str | None) for p in pair) for pair in products):
         raise InvalidInputError(
@@ -173,7 +173,7 @@ def _place(places: dict[str, int], name: str | None, word: str) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class MemberPairs(RowData):
-    """Pairs with the distinct members that they have, as kernels of members need them."""
+    """Pairs with distinct members, in the form of kernels of members."""
 
     left: PreparedRows[Any]  # the first members that occur; all members, if both are of one kind
     right: PreparedRows[Any] | None  # the second members that occur
@@ -186,7 +186,7 @@ class MemberPairs(RowData):
 
     @property
     def second(self) -> PreparedRows[Any]:
-        """The second members, whichever kind they are of."""
+        """The second members, of either kind."""
         return self.left if self.right is None else self.right
 
     @property
@@ -195,7 +195,7 @@ class MemberPairs(RowData):
         return self.left.n_samples, self.second.n_samples
 
     def take(self, rows: Index) -> MemberPairs:
-        """Return the chosen pairs, with no more members than they have."""
+        """Return the chosen pairs, with only their members."""
         first, second, pairs = distinct(self.pairs[rows], self.right is None)
         right = None if self.right is None else self.right.take(second)
         return MemberPairs(self.left.take(first), right, pairs)
@@ -211,7 +211,7 @@ class MemberPairs(RowData):
 
 @dataclass(frozen=True, eq=False)
 class ProductKernels(RawKernels[MemberPairs]):
-    """Products of kernels of members, every normalized on the members that training pairs have."""
+    """Products of kernels of members, normalized on the members of training pairs."""
 
     names: tuple[str, ...]
     left: FittedBank  # kernels of first members; of all, if both are of one kind
@@ -224,7 +224,7 @@ class ProductKernels(RawKernels[MemberPairs]):
 
     @property
     def second(self) -> FittedBank:
-        """Kernels of second members, whichever kind they are of."""
+        """Kernels of second members, of either kind."""
         return self.left if self.right is None else self.right
 
     @property
@@ -234,7 +234,7 @@ class ProductKernels(RawKernels[MemberPairs]):
 
     @property
     def zero(self) -> list[bool]:
-        """Whether each is a product with a kernel that is zero on the training members."""
+        """Mask of products with a kernel equal to zero on the training members."""
         zeros = self.left.zero_kernels, self.second.zero_kernels
         both = (zip(zeros, product, strict=True) for product in self.products)
         return [any(k is not None and own[k] for own, k in sides) for sides in both]
@@ -251,11 +251,11 @@ class ProductKernels(RawKernels[MemberPairs]):
         return PreparedRows(self.names, MemberPairs(first, second, pairs))
 
     def factors(self, a: MemberPairs, b: MemberPairs, product: Product) -> tuple[Array, Array]:
-        """Return what a product is made of between two sets of pairs: first members (n_a, n_b), second (q_a, q_b)."""
+        """Return the factors of a product between two sets of pairs: first members (n_a, n_b), second (q_a, q_b)."""
         return self.factor(a, b, product[0], 0), self.factor(a, b, product[1], 1)
 
     def factor(self, a: MemberPairs, b: MemberPairs, kernel: int | None, side: int) -> Array:
-        """Return a kernel of first (``side`` 0) or second members between two sets of pairs; ones for None."""
+        """Return a kernel of first (``side`` 0) or second members between sets of pairs; ones for None."""
         if kernel is None:
             return np.ones((a.shape[side], b.shape[side]))
         if side:
@@ -288,7 +288,7 @@ class ProductKernels(RawKernels[MemberPairs]):
         return ProductKernels(tuple(self.names[m] for m in kernels), left, right, products, self.symmetry)
 
     def narrow(self, data: object, places: list[int]) -> MemberPairs:
-        """Return the pairs with what the kernels of the members need."""
+        """Return the pairs with the parts for the kernels of the members."""
         if not isinstance(data, MemberPairs):
             raise InvalidInputError(OTHER_BANK)
         right = data.right
@@ -297,7 +297,7 @@ class ProductKernels(RawKernels[MemberPairs]):
         return MemberPairs(self.left.narrow(data.left), right, data.pairs)
 
     def described(self) -> tuple[list[str], list[str]]:
-        """Return what is multiplied, and the columns that it reads."""
+        """Return the factors, and their columns."""
         sides = [bank.raw.described() for bank in (self.left, self.second)]
         kernels, columns = (
             [
@@ -310,7 +310,7 @@ class ProductKernels(RawKernels[MemberPairs]):
 
 
 def distinct(pairs: Array, one_kind: bool) -> tuple[Array, Array, Array]:
-    """Return first and second members without repetition, (n,) and (q,), and which of them every pair has."""
+    """Return distinct first and second members, (n,) and (q,), and the members of every pair."""
     if one_kind:
         members, codes = np.unique(pairs, return_inverse=True)
         return members, members, codes.reshape(-1, 2)
@@ -320,6 +320,6 @@ def distinct(pairs: Array, one_kind: bool) -> tuple[Array, Array, Array]:
 
 
 def members_of(data: Pairs) -> tuple[Members, Members | None, Array]:
-    """Return the members that occur in pairs, first and second, and which of them every pair has."""
+    """Return the members in pairs, first and second, and the members of every pair."""
     first, second, pairs = distinct(data.index, data.right is None)
     return data.left[first], None if data.right is None else data.right[second], pairs

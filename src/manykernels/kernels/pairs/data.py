@@ -73,7 +73,7 @@ class PairIndex:
         return PairIndex(self.left[pairs], self.right[pairs], self.shape, self.sign)
 
     def scatter(self, vector: Array) -> Any:
-        """Return the table ``V`` of a value a pair, (n, q); sparse if it is mostly empty."""
+        """Return the table ``V`` with a value per pair, (n, q); sparse if mostly empty."""
         n_left, n_right = self.shape
         if self.dense:
             flat = np.bincount(self.left * n_right + self.right, vector, minlength=n_left * n_right)
@@ -83,7 +83,7 @@ class PairIndex:
         return 0.5 * (table + self.sign * table.T) if self.sign else table
 
     def gather(self, left: Array, right: Array) -> Array:
-        """Return the entries of ``left @ right`` at the pairs, without the rest where these are many."""
+        """Return the entries of ``left @ right`` at the pairs, without computing all entries."""
         if self.dense:
             return self.read(left @ right)
         columns = np.ascontiguousarray(right.T)
@@ -97,7 +97,7 @@ class PairIndex:
         return 0.5 * (direct + self.sign * whole[self.right, self.left]) if self.sign else direct
 
     def entries(self, other: PairIndex, left: Array, right: Array) -> Array:
-        """Return the kernels ``left kron right`` between the pairs and others, (N, N_other)."""
+        """Return the kernels ``left kron right`` between pairs, (N, N_other)."""
         i, j, k, m = self.left, self.right, other.left, other.right
         direct = left[np.ix_(i, k)] * right[np.ix_(j, m)]
         if not self.sign:
@@ -130,7 +130,7 @@ def _slices(size: int, width: int) -> Iterator[slice]:
 
 
 def checked_positions(labels: Array, size: int, side: int) -> Array:
-    """Return positions below ``size``, or say which are not."""
+    """Return positions below ``size``, or raise an error with invalid ones."""
     try:
         places = np.asarray(labels, dtype=np.intp)
         whole = bool((places == labels).all())
@@ -205,12 +205,12 @@ class Pairs:
 
     @property
     def left(self) -> Members:
-        """First members, checked; all members, if both are of one kind."""
+        """First members, checked; all members, if of a single kind."""
         return self._left
 
     @property
     def right(self) -> Members | None:
-        """Second members, checked; None if both are of one kind."""
+        """Second members, checked; None for a single kind."""
         return self._right
 
     @property
@@ -238,7 +238,7 @@ class Pairs:
         return f"Pairs({len(self)} pairs of {members})"
 
     def __array__(self, dtype: DTypeLike | None = None, copy: object = None) -> Array:
-        """Return the members of every pair, for splitters that ask who is in which fold."""
+        """Return the members of every pair, for splitters by group."""
         return np.array(self._pairs, dtype=dtype)
 
     def __getitem__(self, index: slice | Array) -> Pairs:
@@ -253,7 +253,7 @@ class Pairs:
 
 
 def as_pairs(X: object) -> Pairs:
-    """Return pairs unchanged, or say how to make them."""
+    """Return pairs unchanged, or raise an error with instructions."""
     if not isinstance(X, Pairs):
         raise InvalidInputError(
             f"Kernels of pairs need Pairs(left, right, pairs) as X, with tables of the members; got {type(X).__name__}."

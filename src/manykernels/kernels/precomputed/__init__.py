@@ -1,1 +1,1 @@
-"""Kernels that come as matrices."""
+"""Precomputed kernels."""

@@ -71,7 +71,7 @@ class StackSamples(RowData):
 
     @property
     def matrices(self) -> KernelStack:
-        """The stack, while there is one."""
+        """The stack, if still available."""
         if self.stack is None:
             raise InvalidInputError("These samples were detached from their kernels; prepare them again.")
         return self.stack
@@ -86,7 +86,7 @@ class StackSamples(RowData):
         return replace(self, stack=None)
 
     def columns_among(self, other: StackSamples) -> Array:
-        """Return the columns of the side's matrices that hold the samples of ``other``, (n_other,) int."""
+        """Return the columns of the stored matrices for the samples of ``other``, (n_other,) int."""
         if self.matrices.is_square:
             return self.matrices._columns_of(other.ids)
         if other.positions is None:
@@ -96,7 +96,7 @@ class StackSamples(RowData):
 
 @dataclass(frozen=True, eq=False)
 class StackKernels(RawKernels[StackSamples]):
-    """Kernels of a stack, read at samples that are told from those of other stacks."""
+    """Kernels of a stack, with a check of the identity of the stack."""
 
     names: tuple[str, ...]
     kernel_ids: Array  # (M,) int: which kernels of the stack
@@ -113,7 +113,7 @@ class StackKernels(RawKernels[StackSamples]):
         return len(self.training_ids)
 
     def prepare(self, X: object) -> PreparedRows[StackSamples]:
-        """Check samples: of the stack fitted, or with kernels between them and the training samples."""
+        """Check samples: of the fitted stack, or with kernels to the training samples."""
         stack = as_kernel_stack(X, square=False)
         kernels = self._find_kernels(stack)
         stack._columns_of(self.training_ids)
@@ -153,7 +153,7 @@ class StackKernels(RawKernels[StackSamples]):
         return means
 
     def held(self, data: StackSamples) -> HeldGrams | None:
-        """Return the matrices of the stack, if all are meant, in their order, or one alone."""
+        """Return the matrices of the stack for all kernels in order, or for a single kernel."""
         first, count = int(data.kernel_ids[0]), len(data.kernel_ids)
         if count != 1 and not np.array_equal(data.kernel_ids, np.arange(data.matrices.n_kernels)):
             return None
@@ -173,7 +173,7 @@ class StackKernels(RawKernels[StackSamples]):
         return replace(data, kernel_ids=data.kernel_ids[places])
 
     def described(self) -> tuple[list[str], list[str]]:
-        """Return that these are matrices, without columns."""
+        """Return a description of matrices without columns."""
         return ["precomputed"] * len(self.names), [""] * len(self.names)
 
     def _find_kernels(self, stack: KernelStack) -> Array:
@@ -188,7 +188,7 @@ class StackKernels(RawKernels[StackSamples]):
         return self.kernel_ids
 
     def _check_same(self, stack: KernelStack, kernels: Array) -> None:
-        """Tell a square stack of other samples, whose sample numbers mean nothing to the model, from the fitted one."""
+        """Distinguish a square stack of other samples, with meaningless sample numbers, from the fitted stack."""
         if not stack.is_square:
             return
         found = _probe(stack, self.training_ids)[kernels]

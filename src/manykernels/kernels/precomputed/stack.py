@@ -1,4 +1,4 @@
-"""Precomputed kernels as a single sample-indexed object that cross-validation can slice on both sample axes."""
+"""Precomputed kernels as a sample-indexed object, for cross-validation on both sample axes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class KernelStack:
 
     @classmethod
     def _of_one_fit(cls, kernels: object) -> KernelStack:
-        """Return kernels that come with a fit, whose proof may wait for what the model reads: it would take as long."""
+        """Return kernels from a fit, with a deferred proof of definiteness."""
         return cls.__new__(cls)._set_checked(*_by_name(kernels, None), "auto", one_fit=True)
 
     def _set_checked(
@@ -117,7 +117,7 @@ class KernelStack:
     _unproven: Unproven | None = None
 
     def _unproven_of(self, kernels: object) -> Unproven | None:
-        """Return which of some kernels are still to be proven positive semidefinite; None if none is."""
+        """Return the kernels not yet proven positive semidefinite; None if all are."""
         return None if self._unproven is None else self._unproven.take(kernels)
 
     @property
@@ -127,7 +127,7 @@ class KernelStack:
 
     @property
     def _named(self) -> bool:
-        """Whether the names were chosen by somebody, so kernels may be found by them."""
+        """Return whether the names were given, for look-ups by name."""
         return self._names != _kernel_names(None, len(self._names))
 
     @property
@@ -142,7 +142,7 @@ class KernelStack:
 
     @property
     def sample_ids(self) -> Array:
-        """(n,) int: which samples of the whole stack these are."""
+        """(n,) int: positions in the whole stack."""
         return self._rows.copy()
 
     @property
@@ -193,7 +193,7 @@ class KernelStack:
         return view
 
     def _whole(self) -> Array:
-        """Return the kernels among all samples of the stack that this is a view of, (M, N, N), read-only."""
+        """Return the kernels among all samples of the viewed stack, (M, N, N), read-only."""
         self._check_square()
         return self._base
 
@@ -274,7 +274,7 @@ class KernelStack:
         return self._rows.copy() if self._columns is None else self._columns.copy()
 
     def _block(self, kernels: slice | list[int] | Array, rows: Array, columns: Array) -> Array:
-        """Return entries of the underlying matrices, (m, r, c), without copying more than those."""
+        """Return entries of the underlying matrices, (m, r, c), copying no more."""
         whole = isinstance(kernels, slice) and kernels == slice(None)
         if whole and _is_all(rows, self._base.shape[1]) and _is_all(columns, self._base.shape[2]):
             return self._base
@@ -293,7 +293,7 @@ class KernelStack:
 
 
 def are_kernels(X: object) -> TypeGuard[KernelStack]:
-    """Tell whether data are precomputed kernels: samples that know their places among those of all matrices."""
+    """Return whether data are precomputed kernels: samples with positions in all matrices."""
     return hasattr(type(X), "sample_ids")
 
 
@@ -305,7 +305,7 @@ def as_kernel_stack(X: object, *, square: bool = True) -> KernelStack:
 
 
 def _by_name(kernels: object, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
-    """Return matrices and their names, which a mapping brings along; refuse matrices of different samples."""
+    """Return matrices with the names of a mapping; reject matrices of different samples."""
     if isinstance(kernels, Mapping):
         if names is not None:
             raise InvalidInputError(f"The kernels have names already, {list(kernels)}; leave out names={names!r}.")
@@ -319,7 +319,7 @@ def _by_name(kernels: object, names: Sequence[str] | None) -> tuple[Any, Sequenc
 
 
 def _check_labels(frames: Sequence[pd.DataFrame]) -> None:
-    """Refuse labeled matrices whose samples are not in one order."""
+    """Reject labeled matrices with samples in different orders."""
     for frame in frames:
         square = len(frame) == frame.shape[1] and set(frame.index) == set(frame.columns)
         if (square and list(frame.index) != list(frame.columns)) or any(
@@ -336,7 +336,7 @@ def _kernel_names(names: object, n_kernels: int) -> tuple[str, ...]:
 
 
 def _positions(index: object, size: int) -> Array:
-    """Return a sample index (integer, slice, mask, integers, one half of ``np.ix_``) as positions."""
+    """Return a sample index (integer, slice, mask, integers, half of ``np.ix_``) as positions."""
     if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
         # IndexError ends an iteration over the samples.
         if not -size <= index < size:

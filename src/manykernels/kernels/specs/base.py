@@ -168,7 +168,7 @@ class KernelSpec(ABC):
 
     @property
     def feature_map(self) -> KernelSpec | None:
-        """Kernels with the same one read the same sparse features of objects; None: columns of numbers."""
+        """Key of the sparse features of objects; None: columns of numbers."""
         return None
 
     def reads(self, column: int) -> frozenset[str]:
@@ -194,11 +194,11 @@ class KernelSpec(ABC):
 
     @property
     def column_widths(self) -> tuple[float, ...] | None:
-        """Widths that divide the columns before anything else is computed; None: the columns unchanged."""
+        """Widths for the division of columns before everything else; None: columns unchanged."""
         return None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what makes the kernel, without what was computed from it: a fit leaves the parameters as they were."""
+        """Return the parameters without caches."""
         return {
             name: value
             for name, value in vars(self).items()
@@ -212,7 +212,7 @@ class KernelSpec(ABC):
 
     @cached_property
     def label(self) -> str:
-        """Short text that names the kernel and the hyper-parameters."""
+        """Short text for the kernel and the hyper-parameters."""
         values = (f"{field.name}={format_value(getattr(self, field.name))}" for field in fields(self))
         return f"{self.kind}({', '.join(values)})"
 
@@ -238,7 +238,7 @@ class KernelSpec(ABC):
         return replace(own, **{field.name: self._resolved(getattr(self, field.name), medians) for field in fields(own)})
 
     def _resolved(self, value: Any, medians: MedianDistances) -> Any:
-        """Return a hyper-parameter with every width in it a number."""
+        """Return a hyper-parameter with numeric widths."""
         if isinstance(value, MedianWidth):
             return value.factor * medians(self.metric)
         if isinstance(value, KernelSpec):
@@ -414,7 +414,7 @@ def format_value(value: object) -> str:
 
 
 def _waits(value: object) -> bool:
-    """Tell whether a hyper-parameter holds a width that training data are to decide."""
+    """Return whether a hyper-parameter has a data-dependent width."""
     if isinstance(value, KernelSpec):
         return value.pending
     return isinstance(value, MedianWidth) or (isinstance(value, tuple) and any(map(_waits, value)))
@@ -438,7 +438,7 @@ def _decode(value: object) -> Any:
 
 @dataclass(frozen=True)
 class CompositeSpec(KernelSpec):
-    """Several kernels on the same rows made one; shares their distances when they all depend on the same ones."""
+    """Several kernels combined on the same rows; shares distances if equal for all."""
 
     parts: tuple[KernelSpec, ...]
 
@@ -460,21 +460,21 @@ class CompositeSpec(KernelSpec):
     @property
     @abstractmethod
     def operation(self) -> np.ufunc:
-        """The NumPy operation that joins two matrices."""
+        """The NumPy operation on two matrices."""
 
     @property
     def family(self) -> str:  # type: ignore[override]  # a constant of others
-        """The family of the parts if they agree on it and on the column widths, else ``"other"``."""
+        """The common family of the parts with equal column widths, else ``"other"``."""
         families = {(part.family, part.column_widths) for part in self.parts}
         return self.parts[0].family if len(families) == 1 else "other"
 
     @property
     def column_widths(self) -> tuple[float, ...] | None:
-        """The column widths of the parts where they are shared."""
+        """The shared column widths of the parts."""
         return None if self.family == "other" else self.parts[0].column_widths
 
     def reads(self, column: int) -> frozenset[str]:
-        """Kinds of columns that every part can read."""
+        """Kinds of columns readable by every part."""
         return frozenset.intersection(*(part.reads(column) for part in self.parts))
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:

@@ -50,7 +50,7 @@ class Overlap(KernelSpec):
         return values / max(first.shape[1], 1)
 
     def diag(self, A: Array) -> Array:
-        """Return the share of columns whose category is known, (n,)."""
+        """Return the share of columns with a known category, (n,)."""
         return _share_known(as_points(A))
 
 
@@ -88,7 +88,7 @@ class Ordinal(KernelSpec):
         return values / max(first.shape[1], 1)
 
     def diag(self, A: Array) -> Array:
-        """Return the share of columns whose category is known, (n,)."""
+        """Return the share of columns with a known category, (n,)."""
         return _share_known(as_points(A))
 
 
@@ -118,24 +118,24 @@ class Missing(KernelSpec):
         return left @ right.T / max(first.shape[1], 1)
 
     def diag(self, A: Array) -> Array:
-        """Return the share of columns that every row lacks, (n,)."""
+        """Return the share of missing columns of every row, (n,)."""
         points = as_points(A)
         return _missing(points).sum(axis=1) / max(points.shape[1], 1)
 
 
 def places_among(levels: Array, values: Array) -> Array:
-    """Return the position of every value among increasing levels, (n,) int; their number for other values."""
+    """Return the position of every value among increasing levels, (n,) int; the number of levels if unseen."""
     at = np.searchsorted(levels, values)
     return np.where(np.append(levels, np.nan)[at] == values, at, len(levels))
 
 
 def _share_known(points: Array) -> Array:
-    """Return the share of columns of every row that hold a category seen in training."""
+    """Return the share of columns of every row with a known category."""
     return (points != UNSEEN).sum(axis=1) / max(points.shape[1], 1)
 
 
 def _missing(points: Array) -> Array:
-    """Return where entries are missing, as a bank writes it or as NaN."""
+    """Return the mask of missing entries, as marked by a bank or NaN."""
     return np.isnan(points) | (points == UNSEEN)
 
 
@@ -224,7 +224,7 @@ class Binned(KernelSpec):
         return f"{self.base.label} of {self.bins} bins{'' if self.center else ' as it is'}"
 
     def resolve(self, medians: MedianDistances) -> Self:
-        """Return the kernel with the bins of training points; a median width is one of their ranks."""
+        """Return the kernel with the bins of training points; a median width is in units of ranks."""
         if self.edges is not None:
             return self
         if self not in medians.resolved:

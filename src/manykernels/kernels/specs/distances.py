@@ -68,7 +68,7 @@ def row_norms(points: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class SparsePoints:
-    """Rows in compressed form, as kernels of inner products and distances read them."""
+    """Rows in compressed form, for kernels of inner products and distances."""
 
     data: Array  # of a CSR matrix in canonical form
     indices: Array  # of a CSR matrix in canonical form
@@ -89,7 +89,7 @@ class SparsePoints:
 
     @cached_property
     def columns(self) -> csr_array:
-        """The transposed matrix, kept because every product needs it."""
+        """The transposed matrix, cached for all products."""
         return self.rows.T.tocsr()
 
     def __len__(self) -> int:
@@ -106,16 +106,16 @@ class SparsePoints:
         return np.asarray(self.rows.multiply(self.rows).sum(axis=1)).ravel()
 
     def sketch(self) -> Array:
-        """Return two numbers that tell rows apart by what they hold, (n, 2): sums with fixed weights."""
+        """Return two hash sums that distinguish rows, (n, 2), with fixed weights."""
         weights = np.random.default_rng(0).normal(size=(self.shape[1], 2))
         return np.asarray(self.rows @ weights)
 
     def inner(self, other: SparsePoints) -> Array:
-        """Return the inner products with other rows, (n, n_other) dense."""
+        """Return the inner products with other rows, (n, n_other), dense."""
         return np.asarray((self.rows @ other.columns).toarray())
 
     def squared_distances(self, other: SparsePoints, norms: Array, other_norms: Array) -> Array:
-        """Return ``||a_i - b_j||^2``; pairs that are near compared with their norms by subtraction."""
+        """Return ``||a_i - b_j||^2``; by subtraction for near pairs."""
         distances = self.inner(other)
         distances *= -2.0
         sums = norms[:, None] + other_norms
@@ -153,7 +153,7 @@ def shuffled_by_content(points: Array) -> Array:
 
 
 def _mixed(keys: Array) -> Array:
-    """Return numbers whose every bit depends on all bits of those given (the finalizer of splitmix64)."""
+    """Return hashed numbers with every output bit dependent on all input bits (the finalizer of splitmix64)."""
     keys = keys + MIX
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -230,11 +230,11 @@ class MedianDistances:
         return self._bins[most]
 
     def rows(self) -> Any:
-        """Return the points themselves, those with all columns."""
+        """Return the points with all columns."""
         return self._points
 
     def take(self, columns: tuple[int, ...]) -> MedianDistances:
-        """Return what is learned in some of the columns only."""
+        """Return the learned values of some columns."""
         if self._column is not None and len(columns) == 1:
             return self._column(columns[0])
         return MedianDistances(self._points[:, columns])
@@ -299,7 +299,7 @@ def median_distance(points: Array | SparsePoints, metric: str = "euclidean") -> 
 
 
 def _median(values: Array) -> float:
-    """Return the median of many numbers: those near that of a sample are found first, and ordered alone."""
+    """Return the median of many numbers: only numbers near the median of a sample are sorted."""
     sample = np.sort(values[:: max(len(values) // SAMPLED, 1)])
     low, high = sample[[int((0.5 - NEARBY) * len(sample)), int((0.5 + NEARBY) * len(sample))]]
     n_below, near = np.count_nonzero(values < low), values[(values >= low) & (values <= high)]
@@ -309,7 +309,7 @@ def _median(values: Array) -> float:
 
 
 def _median_gap(values: Array) -> float:
-    """Return the median difference between sorted values, of those that differ if it is zero; NaN if none does."""
+    """Return the median difference between sorted values, of nonzero differences if zero; NaN if constant."""
     if not (len(values) and np.isfinite(values[[0, -1]]).all()):
         return np.nan
     gaps, first, second = middle_gaps(values, MOST_BISECTIONS)
@@ -402,7 +402,7 @@ def width_grid(low: float, high: float, n: int) -> tuple[float, ...]:
 
 
 def known_width(width: float | MedianWidth) -> float:
-    """Return a numeric width, or say that a median width has to be fitted first."""
+    """Return a numeric width, or raise an error for an unfitted median width."""
     if isinstance(width, MedianWidth):
         raise InvalidInputError(
             f"The width {str(width)!r} is only known after fitting: put the kernel in a KernelBank and fit it, "

@@ -1,4 +1,4 @@
-"""Kernels that are functions of the inner product: Linear, Polynomial, Cosine, Tanimoto."""
+"""Kernels of the inner product: Linear, Polynomial, Cosine, Tanimoto."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class WeightedPolynomial(KernelSpec):
 
 @dataclass(frozen=True)
 class InnerProductSpec(KernelSpec):
-    """A kernel that depends on the rows only through their inner product."""
+    """A kernel of the inner product of rows."""
 
     @abstractmethod
     def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
@@ -167,7 +167,7 @@ class Polynomial(InnerProductSpec):
 
     @cached_property
     def label(self) -> str:
-        """Short text; offset and scale are named when they are not 1."""
+        """Short text, with offset and scale unless 1."""
         extras = "".join(
             f", {name}={value:g}" for name, value in (("offset", self.offset), ("scale", self.scale)) if value != 1
         )
@@ -204,7 +204,7 @@ class Cosine(KernelSpec):
         return first @ second.T
 
     def diag(self, A: Array) -> Array:
-        """Return 1 for rows not zero, 0 for rows that are, (n,)."""
+        """Return 1 for nonzero rows, else 0, (n,)."""
         return np.any(as_points(A), axis=1, keepdims=True)[:, 0].astype(np.float64)
 
 
@@ -238,7 +238,7 @@ class Tanimoto(KernelSpec):
         return np.divide(common, either, out=np.zeros_like(common), where=either > 0)
 
     def diag(self, A: Array) -> Array:
-        """Return 1 for rows not zero, 0 for rows that are, (n,)."""
+        """Return 1 for nonzero rows, else 0, (n,)."""
         return np.any(as_points(A), axis=1).astype(np.float64)
 
 

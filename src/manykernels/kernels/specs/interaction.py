@@ -1,4 +1,4 @@
-"""Products of kernels that act on different columns: the interactions that kernel discovery returns."""
+"""Products of kernels on different columns: the interactions found by kernel discovery."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -174,7 +174,7 @@ class Interaction(KernelSpec):
         )
 
     def resolve(self, medians: MedianDistances) -> Self:
-        """Return the kernel with every width a number; every part's from the median distance in its own columns."""
+        """Return the kernel with numeric widths, from the median distances of the columns of every part."""
         return replace(
             self, parts=tuple((spec.resolve(medians.take(columns)), columns) for spec, columns in self.parts)
         )
@@ -189,7 +189,7 @@ class Interaction(KernelSpec):
             )
 
     def reads(self, column: int) -> frozenset[str]:
-        """Kinds of columns that every part on the column can read; any kind where no part is."""
+        """Kinds of columns readable by all parts on the column; any kind without parts."""
         kinds = ANY_COLUMN
         for spec, columns in self.parts:
             for place in (at for at, position in enumerate(columns) if position == column):

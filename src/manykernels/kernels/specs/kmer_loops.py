@@ -1,4 +1,4 @@
-"""The loop over the windows of sequences: it writes the places of k-mers, which are then counted, added to or read."""
+"""The loop over the windows of sequences: places of k-mers for counting, adding or reading."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def place_of(word: Any, n_places: int, mask: Any, seed: Any) -> Any:
 
 @compiled()
 def neighbors_of(word: int, length: int, size: int, mismatches: int, out: Array, used: Array) -> int:
-    """Write all words that differ from one in at most so many letters into ``out``; return how many."""
+    """Write all words within a number of substitutions into ``out``; return the count."""
     out[0], used[0], count = word, 0, 1
     power = 1
     for _ in range(length):
@@ -53,7 +53,7 @@ def words_of(
     row: Array, start: int, code: int, longest: int, size: int, masks: Array, kept: int, mismatches: int,
     words: Array, used: Array,
 ) -> int:  # fmt: skip
-    """Write the words that a window shows, which has the code, into ``words``; return how many."""
+    """Write the words of a window with a code into ``words``; return the count."""
     if masks.shape[1]:
         for mask in range(masks.shape[0]):
             word = 0
@@ -71,7 +71,7 @@ def words_of(
 def write_codes(
     row: Array, first: int, last: int, length: int, size: int, power: int, offset: int, places: Array, n: int
 ) -> int:
-    """Write the places of windows of one length whose codes are places: a letter goes, and a letter comes."""
+    """Write the places of windows of a length with codes as places, by a rolling code."""
     code, known = np.int64(0), 0
     for i in range(first, last):
         letter = np.int64(row[i])
@@ -133,7 +133,7 @@ def write_places(
 
 @compiled()
 def other_strand(row: Array, size: int) -> Array:
-    """Return the letters of the other strand, backwards: those of an alphabet whose ends and middles are paired."""
+    """Return the reverse complement, for an alphabet paired from both ends."""
     other = row[::-1].copy()
     for i in range(other.size):
         if other[i] != UNKNOWN:
@@ -154,7 +154,7 @@ def room_of(plan: Plan, a_window: int) -> tuple[int, Array, Array, Array, Array]
 
 @compiled()
 def table_of(starts: Array, plan: Plan, a_window: int, both: bool) -> tuple[Array, Array]:
-    """Return an empty hash table for the places of any one sequence: keys of a sequence and a place, and counts."""
+    """Return an empty hash table for the places of a single sequence: keys of sequence and place, and counts."""
     longest = 1
     for i in range(starts.size - 1):
         longest = max(longest, starts[i + 1] - starts[i])
@@ -176,7 +176,7 @@ def count_row(
     n_touched: int,
     keep: bool,
 ) -> tuple[int, float]:
-    """Count the places of a sequence in the table; return how many there are, and the sum of what squares grew by."""
+    """Count the places of a sequence in the table; return the count, and the growth of the squared sum."""
     step, places, roots, words, used = room
     keys, counts = table
     last, squares = keys.size - 1, 0.0
@@ -316,7 +316,7 @@ def gather(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool, t
 
 @compiled()
 def list_places(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool) -> tuple[Array, Array, Array]:
-    """Return the places of all sequences in turn, the roots of weights (none if all are one), and ends."""
+    """Return the places of all sequences in turn, the roots of weights (none if all 1), and ends."""
     step, places, roots, words, used = room_of(plan, a_window)
     several = plan[1].size > 1
     size = 16 + codes.size * (2 if both else 1)

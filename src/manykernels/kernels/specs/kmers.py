@@ -120,7 +120,7 @@ class Kmers(ObjectKernel):
         self._check_together()
 
     def _check_together(self) -> None:
-        """Refuse parameters that mean nothing beside each other."""
+        """Reject inconsistent parameters."""
         letters = self.letters
         if len(set(letters)) != len(letters) or len(letters) < 2 or max(map(ord, letters)) > 255:
             raise InvalidInputError(
@@ -153,7 +153,7 @@ class Kmers(ObjectKernel):
 
     @cached_property
     def label(self) -> str:
-        """Short text: k, and what is not as usual."""
+        """Short text: k, and nondefault parameters."""
         shown = [str(self.k)]
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
@@ -163,7 +163,7 @@ class Kmers(ObjectKernel):
 
     @property
     def n_places(self) -> int:
-        """Number of features: that of words where they are few, else ``n_features``."""
+        """Number of features: of words if few, else ``n_features``."""
         if self.positional:
             return self.n_features
         size, first = len(self.letters), self.k if self.shortest is None else self.shortest
@@ -196,7 +196,7 @@ class Kmers(ObjectKernel):
 
     @cached_property
     def _loop(self) -> tuple[kmer_loops.Plan, int, bool]:
-        """What the compiled loops read: the windows, the most words that one has, whether there is another strand."""
+        """Parameters of the compiled loops: the windows, the maximal number of words, the flag of a second strand."""
         size, shortest = len(self.letters), self.k if self.shortest is None else self.shortest
         lengths = np.arange(shortest, self.k + 1)
         kept = self.k - self.gaps
@@ -212,14 +212,14 @@ class Kmers(ObjectKernel):
         return plan, max(words, len(masks)), self.reverse_complement
 
     def sizes(self, objects: object) -> tuple[float, float]:
-        """Return how many places a sequence is counted at, and the bytes of what is known of it beside the letters."""
+        """Return the number of counted places per sequence, and the cached bytes beside the letters."""
         codes, starts = self.encoded(objects)
         plan, a_window, both = self._loop
         each = len(codes) / max(len(starts) - 1, 1) * len(plan[1]) * max(a_window, 1) * (2 * plan[6] + 1) * (1 + both)
         return each, 24.0
 
     def read(self, objects: object, shared: dict[Any, Any] | None = None) -> KmerRows:
-        """Return sequences to work with: their letters, which kernels share, and their lengths in features."""
+        """Return prepared sequences: shared letters, and feature norms."""
         shared = {} if shared is None else shared
         key = self.letters, self.unknown
         if key not in shared:
@@ -228,7 +228,7 @@ class Kmers(ObjectKernel):
         return KmerRows(codes, starts, self._loop, self.normalized)
 
     def encoded(self, objects: object) -> tuple[Array, Array]:
-        """Return the letters of all sequences as numbers, uint8 with 255 for unknown ones, and where each begins."""
+        """Return the letters of all sequences as numbers, uint8 with 255 for unknown letters, and the offsets."""
         found = as_objects(objects)
         check_strings(found, self.label, "sequences")
         texts = ["" if item is None else item for item in found]
@@ -239,7 +239,7 @@ class Kmers(ObjectKernel):
         return codes, starts
 
     def _refuse(self, codes: Array, starts: Array, texts: list[str]) -> None:
-        """Raise ``InvalidInputError`` that tells which letters are outside the alphabet."""
+        """Raise ``InvalidInputError`` with the letters outside the alphabet."""
         at = np.flatnonzero(codes == kmer_loops.UNKNOWN)
         rows = np.unique(np.searchsorted(starts, at, side="right") - 1)
         outside = sorted({texts[row][i - starts[row]] for i, row in
@@ -252,7 +252,7 @@ class Kmers(ObjectKernel):
 
 
 def _table(letters: str) -> Array:
-    """Return the number of every of 256 characters, 255 for those that are no letters."""
+    """Return the code of every of 256 characters, 255 for foreign characters."""
     table = np.full(256, kmer_loops.UNKNOWN, dtype=np.uint8)
     for code, letter in enumerate(letters):
         if letter.lower() not in letters and len(letter.lower()) == 1 and ord(letter.lower()) < 256:
@@ -277,7 +277,7 @@ class KmerRows(FeatureRows):
         self._listed: tuple[Array, Array, Array] | None = None
 
     def keep(self, room: int) -> int:
-        """List the features if they take no more than so many bytes; return how many they take."""
+        """Cache the features within a number of bytes; return the bytes taken."""
         plan, a_window, both = self._loop
         each = 4 if len(plan[1]) == 1 else 12
         size = each * len(self.codes) * a_window * len(plan[1]) * (2 * plan[6] + 1) * (1 + both)
@@ -293,7 +293,7 @@ class KmerRows(FeatureRows):
         return kmer_loops.spread(self.codes, self.starts, *self._loop, amounts)
 
     def adjoints(self, R: Array) -> Array:
-        """Return ``sum_i R_ic phi(x_i)`` of several columns, for all of which sequences are read once."""
+        """Return ``sum_i R_ic phi(x_i)`` of several columns, in a single read of the sequences."""
         amounts = np.ascontiguousarray(R if self._scale is None else R * self._scale[:, None], dtype=np.float64)
         return kmer_loops.spread_several(self.codes, self.starts, *self._loop, amounts)
 

@@ -125,7 +125,7 @@ class Landmarks(KernelOfFeatures):
         return f"{self.base.label} on {self.count} landmarks{sharp}{'' if self.center else ' as it is'}"
 
     def resolve(self, medians: MedianDistances) -> Self:
-        """Return the kernel with landmarks among training points; a median width is one of divided columns."""
+        """Return the kernel with landmarks among training points; a median width refers to scaled columns."""
         if self.points is not None:
             return self
         rows = medians.rows()
@@ -139,7 +139,7 @@ class Landmarks(KernelOfFeatures):
         return replace(self, base=base, points=tuple(map(tuple, points.tolist())), units=tuple(units.tolist()))
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
-        """Raise if the base cannot act on the columns, or the stretched one is not among them."""
+        """Raise unless the base can act on the columns, with the stretched column among them."""
         self.base.check_columns(n_columns, name)
         if self.stretched is not None and self.stretched >= n_columns:
             raise InvalidInputError(f"{name} stretches column {self.stretched} of {n_columns}, counted from 0.")
@@ -148,7 +148,7 @@ class Landmarks(KernelOfFeatures):
 
     @cached_property
     def _factors(self) -> tuple[Array, Array, Array, Array]:
-        """What columns are multiplied by, landmarks, and the basis and the mean of features."""
+        """Column factors, landmarks, and the basis and the mean of features."""
         if self.points is None or self.units is None:
             raise InvalidInputError(f"The landmarks of {self.label} are learned when its bank is fitted.")
         units = np.array(self.units)
@@ -182,7 +182,7 @@ class Landmarks(KernelOfFeatures):
 
 
 def column_units(rows: Array) -> Array:
-    """Return what makes standard deviations, or the difference of the only two values, one; 0 for a single value."""
+    """Return units of unit standard deviation, or unit difference for binary columns; 0 for constants."""
     units = np.zeros(rows.shape[1])
     for j, column in enumerate(rows.T):
         levels = np.unique(column)
@@ -297,12 +297,12 @@ class Shaped(KernelOfFeatures):
         self.base.check_columns(n_columns, name)
 
     def reads(self, column: int) -> frozenset[str]:
-        """Return what the base can read, of what has an order."""
+        """Return the ordered kinds readable by the base."""
         return self.base.reads(column) - {"category"}
 
     @cached_property
     def _root(self) -> tuple[Array, Array]:
-        """Knots, and ``C`` with the kernel ``C C'`` on them."""
+        """Knots, and ``C`` with the kernel ``C C'`` on the knots."""
         if self.points is None:
             raise InvalidInputError(f"The knots of {self.label} are learned when its bank is fitted.")
         knots = np.array(self.points)
@@ -338,7 +338,7 @@ class Shaped(KernelOfFeatures):
 
     @cached_property
     def constraints(self) -> Array:
-        """The rows of ``G``, of length one, where functions of the shape are those with ``G v >= 0``, (c, rank)."""
+        """The rows of ``G``, of unit length, with ``G v >= 0`` for functions of the shape, (c, rank)."""
         knots, root = self._root
         found = [np.zeros((0, root.shape[1]))]
         largest = ROUNDING * np.sqrt(np.einsum("kr,kr->k", root, root).max())
@@ -351,7 +351,7 @@ class Shaped(KernelOfFeatures):
 
 
 def checked_shape(shape: object) -> str:
-    """Return a shape, or several of them, as words joined by "and"; refuse what is none or contradicts itself."""
+    """Return a shape, or several joined by "and"; reject unknown and contradictory shapes."""
     parts = shape.replace(",", " and ").split(" and ") if isinstance(shape, str) else shape
     words = [str(part).strip() for part in parts] if isinstance(parts, Iterable) else [shape]
     for word in words:
@@ -380,7 +380,7 @@ def bends(knots: Array, values: Array) -> Array:
 
 
 def lines(knots: Array, values: Array, x: Array, *, beyond: bool) -> Array:
-    """Return what lines through values (r, k) at knots (r,) are at points (n,): constant beyond them, or lines."""
+    """Return the values at points (n,) of lines through values (r, k) at knots (r,), constant or linear beyond."""
     if len(knots) == 1:
         return np.repeat(values, len(x), axis=0)
     x = x if beyond else np.clip(x, knots[0], knots[-1])

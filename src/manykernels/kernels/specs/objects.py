@@ -54,7 +54,7 @@ _SHOWN = 40  # letters of a value in a message
 
 
 class FeatureRows:
-    """Objects to work with, by their features (n, n_places): what sums over rows and functions of features need."""
+    """Prepared objects with features (n, n_places), for sums over rows and functions of features."""
 
     squares: Array  # (n,): of the lengths of the features
 
@@ -75,7 +75,7 @@ class FeatureRows:
         return np.asarray(self._matrix @ w)
 
     def keep(self, room: int) -> int:
-        """Have features at hand needed again and again, in so many bytes; return how many more they take."""
+        """Cache features within a number of bytes; return the additional bytes."""
         return 0
 
     def rows(self, index: slice | Array) -> csr_array:
@@ -155,21 +155,21 @@ class ObjectKernel(KernelSpec):
 
     @property
     def explicit(self) -> bool:
-        """Whether the kernel is the inner product of the features, not another function of them."""
+        """Return whether the kernel is the plain inner product of the features."""
         return True
 
     @property
     def feature_map(self) -> ObjectKernel:
-        """What kernels share whose features are the same."""
+        """The key of kernels with the same features."""
         return self
 
     def unit(self) -> ObjectKernel:
-        """Return the kernel whose features have unit length."""
+        """Return the kernel with features of unit length."""
         own: Any = self
         return replace(own, normalized=True) if hasattr(self, "normalized") else self
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
-        """Raise ``InvalidInputError`` if there is not exactly one column."""
+        """Raise ``InvalidInputError`` unless there is exactly one column."""
         if n_columns != 1:
             raise InvalidInputError(
                 f"{name}: {self.kind} reads one column of objects, and {n_columns} columns are selected. Name the "
@@ -185,7 +185,7 @@ class ObjectKernel(KernelSpec):
         return points.squared_norms
 
     def points(self, objects: object) -> SparsePoints:
-        """Return objects as rows of features; those that are already stay unchanged."""
+        """Return objects as rows of features; prepared rows stay unchanged."""
         return objects if isinstance(objects, SparsePoints) else SparsePoints.of(self.features(objects))
 
     def __call__(self, A: object, B: object = None) -> Array:
@@ -198,7 +198,7 @@ class ObjectKernel(KernelSpec):
 
 
 def as_objects(values: object) -> Array:
-    """Return objects as a one-dimensional array of dtype object, None where nothing is known."""
+    """Return objects as a one-dimensional array of dtype object, None for missing."""
     if isinstance(values, str):
         raise InvalidInputError(f"Expected a list of objects, got one string, {values[:_SHOWN]!r}: put it in a list.")
     if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == 1:
@@ -459,7 +459,7 @@ def _subtrees(labels: list[str], edges: list[tuple[int, int]], depth: int) -> Co
 
 
 def _paths(labels: list[str], edges: list[tuple[int, int]], depth: int) -> Counter[int]:
-    """Count pairs of nodes that a path joins, by their labels and the length."""
+    """Count pairs of nodes joined by a path, by labels and length."""
     n = len(labels)
     ends = np.array(edges, dtype=np.int64).reshape(-1, 2)
     joined = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n, n))
@@ -522,7 +522,7 @@ class Fingerprint(ObjectKernel):
 
     @property
     def explicit(self) -> bool:
-        """Whether it is the linear kernel."""
+        """Return whether the kernel is linear."""
         return self.similarity == "linear"
 
     @property
@@ -545,7 +545,7 @@ class Fingerprint(ObjectKernel):
         return self._featured(*self._table(objects))
 
     def read(self, objects: object, shared: dict[Any, Any] | None = None) -> FeatureRows:
-        """Return molecules to work with; kernels of a single column read them once."""
+        """Return prepared molecules, shared by kernels of a single column."""
         shared, found = {} if shared is None else shared, as_objects(objects)
         if self.feature_map not in shared:
             smiles = any(isinstance(item, str) for item in found)  # whose fingerprints are the kernel's own
@@ -556,7 +556,7 @@ class Fingerprint(ObjectKernel):
         return shared[self.feature_map]
 
     def _table(self, objects: object) -> tuple[Array, Array, Array]:
-        """Return positions and counts of all molecules in turn, and where each begins."""
+        """Return positions and counts of all molecules in turn, and the offsets."""
         counts = self._counted(as_objects(objects))
         starts = np.concatenate([[0], np.cumsum([len(each) for each in counts])]).astype(np.int64)
         places = np.fromiter((j for each in counts for j in each), dtype=np.int64, count=starts[-1])
@@ -564,7 +564,7 @@ class Fingerprint(ObjectKernel):
         return places, values, starts
 
     def _featured(self, places: Array, values: Array, starts: Array) -> csr_array:
-        """Return features of what `_table` has read."""
+        """Return features from the result of `_table`."""
         matrix = csr_array((values.copy(), places % self.n_features, starts), shape=(len(starts) - 1, self.n_features))
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
@@ -573,7 +573,7 @@ class Fingerprint(ObjectKernel):
         return unit_rows(matrix) if self.explicit and self.normalized else matrix
 
     def _counted(self, objects: Array) -> list[Mapping[int, float]]:
-        """Return positions with counts of every molecule, or say which objects have none."""
+        """Return positions with counts of every molecule, or raise an error with the invalid objects."""
         smiles = [i for i, item in enumerate(objects) if isinstance(item, str)]
         counts: list[Any] = [None] * len(objects)
         if smiles:
@@ -626,12 +626,12 @@ class Fingerprint(ObjectKernel):
         return np.divide(products, union, out=np.zeros_like(products), where=union > 0)
 
     def diag_of_points(self, points: SparsePoints) -> Array:
-        """Return ``k(x, x)``: one, and zero without any position."""
+        """Return ``k(x, x)``: 1, or 0 for an empty object."""
         return points.squared_norms if self.explicit else (points.squared_norms > 0).astype(np.float64)
 
 
 def _given(item: Any, row: int) -> Mapping[int, float]:
-    """Return positions with counts of a fingerprint as it came."""
+    """Return positions with counts of a given fingerprint."""
     if hasattr(item, "GetNonzeroElements"):
         return dict(item.GetNonzeroElements())
     if hasattr(item, "GetOnBits"):

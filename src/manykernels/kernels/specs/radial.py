@@ -99,7 +99,7 @@ def _parse_median(text: str, name: str) -> MedianWidth:
 
 @dataclass(frozen=True)
 class RadialSpec(KernelSpec):
-    """A kernel that depends on the rows only through their squared Euclidean distance; ``k(x, x) = 1``."""
+    """A kernel of the squared Euclidean distance; ``k(x, x) = 1``."""
 
     @abstractmethod
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
@@ -237,7 +237,7 @@ class ArdGaussian(RadialSpec):
 
     @property
     def column_widths(self) -> tuple[float, ...]:
-        """The widths, by which the columns are divided."""
+        """The divisors of the columns."""
         return self.widths
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
@@ -377,7 +377,7 @@ class ChiSquared(KernelSpec):
         return chi2_kernel(*_writable(first, second), gamma=self.gamma)
 
     def diag(self, A: Array) -> Array:
-        """Return ones, (n,)."""
+        """Return 1 for every row, (n,)."""
         return np.ones(len(_check_counts(as_points(A))))
 
 
@@ -475,7 +475,7 @@ class FromCallable(KernelSpec):
 
 
 def symmetrized(values: Array, label: str) -> Array:
-    """Return ``(K + K') / 2`` if the two differ by rounding, else say that the function is not a kernel."""
+    """Return ``(K + K') / 2`` for asymmetry within rounding, else raise an error."""
     gap = float(np.abs(values - values.T).max(initial=0.0))
     if gap > 1e-8 * float(np.abs(values).max(initial=0.0)):
         raise InvalidInputError(

@@ -1,1 +1,1 @@
-"""What tables hold: kinds of columns, the numbers they become, views of samples, and what cannot be used and why."""
+"""Content of tables: kinds of columns, encodings, views of samples, and unusable columns."""

@@ -1,4 +1,4 @@
-"""Dates of a column as days since 1970: time stamps of every type, and text whose form the whole column decides."""
+"""Dates of a column as days since 1970: time stamps of every type, and text in a column-wide format."""
 
 import re
 from typing import Any
@@ -90,7 +90,7 @@ def parse_dates(column: pd.Series, order: str | None = None) -> pd.Series | None
 
 
 def _dotted(column: pd.Series) -> bool:
-    """Return whether dots separate the parts of the dates of a column, which settles their order."""
+    """Return whether dots separate the parts of the dates of a column, a sign of the order."""
     return "." in str(column.dropna().iloc[0])[:6]
 
 
@@ -171,7 +171,7 @@ def _stamps(column: pd.Series, order: str | None) -> pd.Series:
 
 
 def _other(present: pd.Series) -> str:
-    """Return the first text of a column that is no date, or else the first one."""
+    """Return the first text of a column other than a date, or else the first text."""
     return next((text for text in present if not DATE.fullmatch(text)), present.iloc[0])
 
 

@@ -1,4 +1,4 @@
-"""How a column becomes numbers that kernels can read; learned on training rows, and the same for all rows after."""
+"""Encodings of columns as numbers, learned on training rows and fixed afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Places = Mapping[Any, int]  # the position of every column by its name; None for
 
 
 def select_columns(selection: object, data: pd.DataFrame | Array | csr_array, places: Places | None) -> tuple[int, ...]:
-    """Return the positions of a column selection, as scikit-learn's ColumnTransformer understands it."""
+    """Return the positions of a column selection, with the rules of ColumnTransformer in scikit-learn."""
     n_columns = int(data.shape[1])
     if type(selection) is tuple and _are_positions(selection, n_columns):  # as entries of banks keep most
         return selection
@@ -96,7 +96,7 @@ def some(names: list[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class MixedRows:
-    """Rows with columns of objects beside those of numbers."""
+    """Rows with columns of objects beside numeric columns."""
 
     numbers: Array  # (n, k) float64, NaN where a value is missing; 0 for an object
     objects: Mapping[int, Array]  # (n,) object, by the column of `numbers` in whose place they stand
@@ -111,7 +111,7 @@ class MixedRows:
 
 
 def numbers_of(rows: Any) -> Array:
-    """Return the columns of numbers of rows that may have objects beside them."""
+    """Return the numeric columns of rows with possible objects."""
     return rows.numbers if isinstance(rows, MixedRows) else rows
 
 
@@ -132,7 +132,7 @@ class Encoding:
 
     @classmethod
     def of(cls, column: pd.Series, kind: str) -> Encoding:
-        """Return the encoding of a column of categories, ordered or not, or of text; levels of equal text are one."""
+        """Return the encoding of a column of categories, ordered or not, or of text; levels of equal text merge."""
         categories = (
             column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column.dropna().unique()
         )
@@ -140,12 +140,12 @@ class Encoding:
 
     @property
     def read_as(self) -> str:
-        """What kernels take the column for: ``"number"``, ``"ordered"`` or ``"category"``."""
+        """The kind for kernels: ``"number"``, ``"ordered"`` or ``"category"``."""
         return READ_AS[self.kind]
 
     @cached_property
     def scaled(self) -> bool:
-        """Whether standardization divides the column: not days, whose unit has a meaning, and no codes."""
+        """Return whether standardization divides the column: no days, with a meaningful unit, and no codes."""
         return self.kind in ("number", "boolean", "duration")
 
     @cached_property
@@ -155,7 +155,7 @@ class Encoding:
 
     @cached_property
     def of_arrays(self) -> bool:
-        """Whether an array, which has no types of columns, may hold the column."""
+        """Return whether an array, without types of columns, can have the column."""
         return self.kind in ("number", "boolean")
 
     def encode(self, column: pd.Series) -> Array:
@@ -178,7 +178,7 @@ class Encoding:
             ) from error
 
     def decode(self, values: Array) -> pd.Series:
-        """Return a column that `encode` reads as the numbers, NaN for a gap: the inverse, but for categories."""
+        """Return an encoded column as the original numbers, NaN for a gap: the inverse, except for categories."""
         values = np.asarray(values, dtype=np.float64)
         if self.kind == "boolean":
             return pd.Series(values > 0.5).astype("boolean").mask(np.isnan(values))
@@ -188,7 +188,7 @@ class Encoding:
         return pd.Series(pd.to_timedelta(values, unit="D") if self.kind == "duration" else values)
 
     def _codes(self, column: pd.Series) -> Array:
-        """Return positions of levels, or their ranks between 0 and 1 if they have an order."""
+        """Return positions of levels, or ranks between 0 and 1 for ordered levels."""
         if isinstance(column.dtype, pd.CategoricalDtype):
             of_category = self._places(column.cat.categories)
             codes = np.append(of_category, np.nan)[column.cat.codes.to_numpy()]
@@ -201,14 +201,14 @@ class Encoding:
         return codes
 
     def _places(self, values: Iterable[Any]) -> Array:
-        """Return the positions of the levels that have the text of every value."""
+        """Return the positions of the levels equal in text to the values."""
         texts, known = [level_text(value) for value in values], self._place_of
         found = {text: known.get(text, known.get(_as_number(text), UNSEEN)) for text in set(texts)}
         return np.array([found[text] for text in texts], dtype=np.float64)
 
     @cached_property
     def _place_of(self) -> dict[str, float]:
-        """The position of every level by the text; after all texts, by what else stands for a level."""
+        """The position of every level by text, then by equivalent values."""
         known = {level_text(level): float(at) for at, level in enumerate(self.levels)}
         for at, level in enumerate(self.levels):
             known.setdefault(str(int(level)) if isinstance(level, bool) else _as_number(level_text(level)), float(at))
@@ -220,7 +220,7 @@ _WORDS |= {"instant": "dates with a time zone"} | dict.fromkeys(("ordered", "cat
 
 
 def plain(level: object) -> Any:
-    """Return a category as text or a number of Python, whatever it was: what a model file can hold."""
+    """Return a category as text or a Python number, for storage in a model file."""
     if isinstance(level, (np.float16, np.float32)):  # by their shortest decimals, as double precision has them
         return float(str(level))
     value = level.item() if isinstance(level, np.generic) else level
@@ -258,13 +258,13 @@ def distinct_levels(levels: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _as_number(text: str) -> str:
-    """Return the text of the number that a text spells; other texts unchanged."""
+    """Return the canonical text of a numeric text; other texts unchanged."""
     match = PLAIN_NUMBER.fullmatch(text)
     return text if match is None else level_text(float(text) if match[2] else int(text))
 
 
 def _numbers(column: pd.Series) -> Array:
-    """Return numbers or booleans, nullable and Arrow types and objects among them, as float64."""
+    """Return numbers or booleans as float64, including nullable and Arrow types and objects."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         known = _numbers(pd.Series(column.cat.categories))
         return np.append(known, np.nan)[column.cat.codes.to_numpy()]

@@ -71,7 +71,7 @@ def kind_of(column: pd.Series) -> str:
 
 @lru_cache(maxsize=64)  # a table may have a hundred thousand columns of one type
 def kind_of_dtype(dtype: DTypeLike) -> str | None:
-    """Return the kind that a type alone decides, None if the values have to be looked at."""
+    """Return the kind decided by a dtype alone, None if values matter."""
     if isinstance(dtype, pd.CategoricalDtype):
         return "ordered" if dtype.ordered else "category"
     if is_bool_dtype(dtype):
@@ -99,7 +99,7 @@ def _kind_of_texts(column: pd.Series) -> str:
 
 
 def warn_of_numbers_as_text(columns: Sequence[pd.Series]) -> None:
-    """Warn of columns of categories that are mostly numbers, none of which is closer to another then."""
+    """Warn of categories that are mostly numbers, since categories ignore distances."""
     described = [(str(column.name), numbers_as_text(column)) for column in columns]
     named = [f"{name!r} ({found})" for name, found in described if found]
     if named:
@@ -143,7 +143,7 @@ def alphabet_of(column: pd.Series) -> str | None:
 
 
 def describe(column: pd.Series) -> str:
-    """Return in a few words what a column holds not numbers."""
+    """Return a short description of nonnumeric content of a column."""
     present = column.dropna()
     if present.empty:
         return "no values"
@@ -202,7 +202,7 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class ColumnIssue:
-    """One column, and why it cannot be used."""
+    """A column with the reason for the rejection."""
 
     column: str
     sort: str  # A key of HEADS
@@ -210,7 +210,7 @@ class ColumnIssue:
 
 
 def refuse(problems: Sequence[ColumnIssue]) -> None:
-    """Raise one ``InvalidInputError`` that names every problem, if there are any."""
+    """Raise an ``InvalidInputError`` with every problem, if any."""
     if problems:
         # What is missing comes last: it is what may be many, and the rest has to be settled first.
         order = ("unusable", "text", "numbers", "infinite", "missing", "stored")
@@ -219,7 +219,7 @@ def refuse(problems: Sequence[ColumnIssue]) -> None:
 
 
 def _part(sort: str, found: list[ColumnIssue]) -> str:
-    """Return head, columns and remedy of problems of one sort."""
+    """Return head, columns and remedy of problems of a kind."""
     if not found:
         return ""
     named = listed((f"{problem.column!r} ({problem.detail})" for problem in found[:SHOWN]), len(found))
@@ -228,7 +228,7 @@ def _part(sort: str, found: list[ColumnIssue]) -> str:
 
 
 def entry_issues(values: Array, allowed: Array | None, names: Sequence[str], missing: str) -> list[ColumnIssue]:
-    """Return problems of entries: NaN unless ``missing`` or ``allowed`` (n, k) says otherwise, and infinite ones."""
+    """Return problems of entries: NaN unless ``missing`` or ``allowed`` (n, k), and infinite values."""
     if plainly_finite(values):
         return []
     gaps = np.isnan(values) & (~allowed if allowed is not None else True) if missing == "error" else None
@@ -244,7 +244,7 @@ def _counted(sort: str, where: Array, names: Sequence[str]) -> list[ColumnIssue]
 def warn_of_masks(
     names: Sequence[str], positions: Sequence[tuple[int, ...]], used: Array, values: Array, missing: str
 ) -> None:
-    """Warn if kernels of several columns leave out most samples for few gaps; those without any value do not count."""
+    """Warn if kernels of several columns leave out most samples for few gaps, not counting missing views."""
     gaps = np.isnan(values)
     if missing == "error" or not gaps.any():
         return
@@ -260,13 +260,13 @@ def warn_of_masks(
 
 
 def _mostly_masked(gaps: Array) -> bool:
-    """Whether few gaps (n, k) of samples that have some of the columns lie in most of the samples."""
+    """Return whether few gaps (n, k) affect most of the samples with some of the columns."""
     some = gaps[~gaps.all(axis=1)]
     return bool(len(some)) and bool(some.any(axis=1).mean() > MOST_MASKED and some.mean() < FEW_GAPS)
 
 
 class Named(Protocol):
-    """A table with names of the columns, which are made anew every time they are asked for."""
+    """A table with column names, created anew on every request."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -274,7 +274,7 @@ class Named(Protocol):
 
 
 def is_sparse_frame(X: pd.DataFrame) -> bool:
-    """Tell whether every column of a DataFrame is sparse, with numbers that are zero where nothing is stored."""
+    """Return whether every column of a DataFrame is sparse, with zero as the fill value."""
     kinds = set(X.dtypes)
     return bool(kinds) and all(
         isinstance(kind, pd.SparseDtype) and kind.subtype.kind in "biuf" and kind.fill_value == 0 for kind in kinds
@@ -301,7 +301,7 @@ def compressed(X: pd.DataFrame | spmatrix | sparray) -> csr_array:
 
 
 def stored_issues(rows: csr_array, table: Named, used: Any) -> list[ColumnIssue]:
-    """Return a problem for every column with stored entries that are NaN or infinite: none can be masked here."""
+    """Return a problem for every column with stored NaN or infinite entries: sparse columns have no masks."""
     if np.isfinite(rows.data).all():
         return []
     found, every = [], table.names

@@ -1,4 +1,4 @@
-"""Several tables of the same samples, aligned by index, some of which may lack samples."""
+"""Several tables of the same samples, aligned by index, with possibly missing samples."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Views:
         self._set(pd.concat(aligned, axis=1), columns, np.array(lacking).T)
 
     def _set(self, frame: pd.DataFrame, columns: Mapping[str, tuple[str, ...]], lacking: Array) -> Views:
-        """Set what makes the views: one wide table, the columns of every, and who lacks what."""
+        """Set the views: a wide table, the columns of every view, and the missing views."""
         self._frame, self._columns, self._lacking = frame, columns, lacking
         return self
 
@@ -279,7 +279,7 @@ class Views:
 
 
 def _blocks(views: object) -> Mapping[Any, Any]:
-    """Return the tables by name, from whatever holds several of them."""
+    """Return the tables by name, from any container."""
     if isinstance(views, Views):
         return {name: views[name] for name in views.names}
     if isinstance(views, pd.DataFrame) and views.columns.nlevels == 2:
@@ -325,7 +325,7 @@ def _is_counted(index: pd.Index) -> bool:
 
 
 def _common_index(tables: Mapping[str, pd.DataFrame]) -> pd.Index:
-    """Return all labels in the order of their first appearance, after a look whether they can mean the same samples."""
+    """Return all labels in the order of first appearance, after a plausibility check."""
     unlabeled = {name: len(table) for name, table in tables.items() if _is_counted(table.index)}
     if len(set(unlabeled.values())) > 1:
         raise InvalidInputError(
@@ -496,7 +496,7 @@ class ViewImputer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
 
 
 def _views(X: TableLike) -> Views:
-    """Return views, or say what else fills gaps."""
+    """Return views, or raise an error with an alternative."""
     if isinstance(X, Views):
         return X
     if isinstance(X, pd.DataFrame) and X.columns.nlevels == 2:

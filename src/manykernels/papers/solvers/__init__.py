@@ -1,1 +1,1 @@
-"""Published solvers, one a file, by the names that their papers gave them."""
+"""Published solvers, a file each, by the names in the papers."""

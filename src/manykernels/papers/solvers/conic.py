@@ -32,7 +32,7 @@ SMALLEST_SINGULAR = 1e-15  # relative to the largest one
 
 
 def with_best_intercept(problem: Problem, rho: Array, d: Array) -> Model:
-    """Return the model of the coefficients and weights with the intercept that minimizes the loss."""
+    """Return the model of the coefficients and weights with the optimal intercept."""
     if not problem.fit_intercept:
         return rho, d, 0.0
     scores = problem.stack.apply(d, rho)
@@ -80,13 +80,13 @@ def _solved(matrix: Array, right: Array, total: float, border: bool) -> Array:
 
 
 def import_clarabel() -> Any:
-    """Return the module, or say how to install it."""
+    """Return the module, or raise an error with the installation command."""
     return optional_module("clarabel", "This solver calls Clarabel; solver='auto' needs nothing more.", "conic")
 
 
 @dataclass(frozen=True)
 class ConePoint:
-    """Point, multipliers of every block in the order in which blocks were added, and interior-point steps."""
+    """Point, multipliers of every block in order, and interior-point steps."""
 
     x: Array
     multipliers: tuple[Array, ...]
@@ -120,7 +120,7 @@ class ConeProgram:
         self._cones.append((cone, offset.size))
 
     def solve(self, **options: object) -> ConePoint:
-        """Return the point at which Clarabel stops, whatever it says about it."""
+        """Return the last point of Clarabel, whatever the status."""
         clarabel = import_clarabel()
         settings = clarabel.DefaultSettings()
         for name, value in {"verbose": False, **options}.items():
@@ -210,7 +210,7 @@ class DualProgram:
 
     @property
     def _plain(self) -> Array:
-        """Which kernels have no linear term: they need no cone and have a single possible weight."""
+        """Mask of kernels without a linear term: no cone, and a single possible weight."""
         return (self._linear == 0) & (Capability.SIMPLEX not in self.problem.regularizer.capabilities)
 
     def _plain_weights(self) -> Array:
@@ -373,7 +373,7 @@ class Conic(Solver):
     fallback_statuses: ClassVar[tuple[Status, ...]] = BROKEN  # what is not certified with any settings
 
     def check(self, problem: Problem) -> None:
-        """Raise `IncompatibleError` for problems it cannot solve, and ``ImportError`` without Clarabel."""
+        """Raise `IncompatibleError` for unsupported problems, and ``ImportError`` without Clarabel."""
         super().check(problem)
         import_clarabel()
 

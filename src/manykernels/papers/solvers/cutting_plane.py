@@ -51,7 +51,7 @@ ATTEMPTS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class CutMinimum:
-    """Where the model is smallest, how small, and the average of dual coefficients that proves it."""
+    """Minimum of the cutting-plane model: place, value, and the average of dual coefficients as the proof."""
 
     theta: Array  # ndarray of shape (M,)
     value: float  # A lower bound of the function on the simplex, up to the accuracy of the linear program
@@ -62,7 +62,7 @@ class CutMinimum:
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """Cuts ``J(theta) >= constants_t + slopes_t'theta``, one a learner."""
+    """Cuts ``J(theta) >= constants_t + slopes_t'theta``, a cut per learner."""
 
     constants: Array  # ndarray of shape (T,)
     slopes: Array  # ndarray of shape (T, M)
@@ -99,7 +99,7 @@ class Cuts:
         return CutMinimum(zoom.weights(found.x[:-1]), upper + zoom.height * float(found.x[-1]), rho)
 
     def nearest(self, theta: Array, level: float, center: Array, upper: float, gap: float) -> Array:
-        """Return the point of the simplex nearest to ``theta`` at which the model is at most ``level``, by Clarabel."""
+        """Return the nearest point to ``theta`` on the simplex with a model value of at most ``level``, by Clarabel."""
         zoom = _Zoom.at(center, upper, gap, np.abs(self.slopes).max())
         rows, right = zoom.cuts(self.constants, self.slopes)
         right = right + (level - upper) / zoom.height
@@ -148,7 +148,7 @@ class _Zoom:
         return relative * (self.width / self.height), (self.upper - constants - slopes @ self.center) / self.height
 
     def weights(self, x: Array, negligible: float = ACCURACY) -> Array:
-        """Return ``theta``, exactly on the simplex, with zeros for what is negligible in ``x``."""
+        """Return ``theta``, exactly on the simplex, with zeros for negligible ``x``."""
         theta = np.where(x > self.lowest + negligible, self.center + self.width * x, 0.0)
         theta = np.maximum(theta, 0.0)
         return theta / theta.sum()
@@ -156,7 +156,7 @@ class _Zoom:
 
 @dataclass
 class CutState:
-    """The last learner, the best one, the cuts and the minimum of their model."""
+    """The last learner, the best learner, the cuts and the minimum of their model."""
 
     point: SimplexPoint
     best: SimplexPoint
@@ -203,10 +203,10 @@ class CuttingPlane(SimplexMethod):
 
     @abstractmethod
     def next_weights(self, state: CutState) -> Array:
-        """Return the weights at which the next learner is fitted."""
+        """Return the weights for the next learner."""
 
     def initialize(self, problem: Problem, start: Model) -> CutState:
-        """Cut at the weights of the given model, or at equal ones."""
+        """Cut at the weights of the given model, or at equal weights."""
         point = self.first_point(problem, start)
         cuts = Cuts.of(point)
         return CutState(point, point, cuts, cuts.minimum(point.theta, point.value, np.inf))
@@ -237,7 +237,7 @@ class CuttingPlane(SimplexMethod):
         return True
 
     def extract(self, problem: Problem, state: CutState) -> Model:
-        """Return the best learner, or the average that proves the lower bound on the best learner's weights."""
+        """Return the best learner, or the average with the lower bound at the weights of the best learner."""
         if state.best.relative_gap <= self.tol:
             return state.best.model()
         d = kernel_weights(problem, state.best.theta)
@@ -290,7 +290,7 @@ class LevelMKL(CuttingPlane):
             raise InvalidInputError("level must be below 1: at 1 every point with the best value is low enough.")
 
     def check(self, problem: Problem) -> None:
-        """Raise `IncompatibleError` for problems it cannot solve, and ``ImportError`` without Clarabel."""
+        """Raise `IncompatibleError` for unsupported problems, and ``ImportError`` without Clarabel."""
         super().check(problem)
         import_clarabel()
 

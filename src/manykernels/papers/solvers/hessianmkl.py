@@ -63,7 +63,7 @@ def _best_vertex(hessian: Array, linear: Array) -> Array:
 
 
 def _free_minimum(hessian: Array, linear: Array, free: Array) -> tuple[Array, float]:
-    """Minimize over the free variables with unit sum, of any sign; return that and the multiplier of the sum."""
+    """Minimize over the free variables with unit sum, of any sign; return the point and the multiplier."""
     size = int(free.sum())
     scale = float(hessian[free, free].mean())
     bordered = np.full((size + 1, size + 1), -scale)
@@ -86,7 +86,7 @@ def _solution(matrix: Array, right: Array) -> Array:
 
 
 def _toward(x: Array, target: Array, free: Array) -> tuple[Array, Array, bool]:
-    """Go to the target, or to the first variable that reaches zero on the way, which is then no longer free."""
+    """Go to the target, or to the first variable reaching zero, then fixed."""
     falling = np.flatnonzero(free & (target < 0))
     if falling.size == 0:
         return target, free, False
@@ -144,7 +144,7 @@ class HessianMKL(SimplexMethod):
     name: ClassVar[str] = "hessianmkl"
 
     def initialize(self, problem: Problem, start: Model) -> _State:
-        """Start from the weights of the given model, or from equal ones."""
+        """Start from the weights of the given model, or from equal weights."""
         return _State(self.first_point(problem, start))
 
     def step(self, problem: Problem, state: _State) -> None:
@@ -182,7 +182,7 @@ def _scores(point: SimplexPoint) -> Array:
 
 
 def _flexibility(problem: Problem, rho: Array, scores: Array) -> tuple[Array, Array]:
-    """Return how much every score changes with the coefficient along the loss, and which coefficients can change."""
+    """Return the change of every score per coefficient along the loss, and the movable coefficients."""
     loss = problem.loss
     if loss.entropic:
         curvature = problem.weight * loss.second_derivative(problem.y, scores)

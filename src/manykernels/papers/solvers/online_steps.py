@@ -55,7 +55,7 @@ class Ray(NamedTuple):
 
 
 class DualPoint(NamedTuple):
-    """Dual coefficients (N,), products (M, N) and squares (M,), all of which the loops move."""
+    """Dual coefficients (N,), products (M, N) and squares (M,), updated by the loops."""
 
     rho: Array
     products: Array
@@ -64,7 +64,7 @@ class DualPoint(NamedTuple):
 
 @compiled(error_model="numpy")
 def _square_weights(penalty: Penalty, slope: float, square: float, squares: Array, out: Array) -> None:
-    """Write the weights of a 1-norm with that slope and a squared norm."""
+    """Write the weights of a 1-norm with a slope and a squared norm."""
     top = np.sqrt(max(squares.max(), 0.0)) - slope
     total = 0.0
     for m in range(squares.size):
@@ -112,7 +112,7 @@ def _norm(squares: Array, power: float) -> float:
 
 @compiled(error_model="numpy")
 def conjugate_slope(samples: OnlineLoss, i: int, r: float, side: float) -> float:
-    """Return the derivative of ``s l*(y, -r/s)`` in ``r`` toward ``side``; infinite where that leaves the box."""
+    """Return the derivative of ``s l*(y, -r/s)`` in ``r`` toward ``side``; infinite at the boundary of the box."""
     if (side > 0.0 and r >= samples.hi[i]) or (side < 0.0 and r <= samples.lo[i]):
         return side * np.inf
     y, weight = samples.y[i], samples.weight[i]
@@ -189,7 +189,7 @@ def _longest(samples: OnlineLoss, rho: Array, i: int, j: int, sign: float) -> fl
 
 @compiled(error_model="numpy")
 def _first_trial(ray: Ray, samples: OnlineLoss, slope: float, i: int, j: int, longest: float) -> float:
-    """Return Newton's step at fixed kernel weights, which ``ray.weights`` holds."""
+    """Return Newton's step at fixed kernel weights, stored in ``ray.weights``."""
     curvature = samples.curvature / samples.weight[i]
     if j >= 0:
         curvature += samples.curvature / samples.weight[j]
@@ -264,7 +264,7 @@ def _root(
 
 @compiled(error_model="numpy")
 def _at_kink(samples: OnlineLoss, rho: Array, i: int, j: int, sign: float, step: float) -> float:
-    """Return the step that ends exactly at the kink of a conjugate if the slope was found to jump there."""
+    """Return the step to the exact kink of a conjugate for a jumping slope."""
     if samples.kink > 0.0:
         if abs(rho[i] + sign * step) <= 1e-9 * abs(rho[i]):
             return abs(rho[i])
@@ -291,7 +291,7 @@ def _move(
     point: DualPoint,
     ray: Ray,
 ) -> bool:
-    """Take the best step along a single column, or along the difference of two; return whether there was one."""
+    """Take the best step along a single column, or along the difference of two; return whether moved."""
     i = chosen[at]
     j = chosen[other] if other >= 0 else -1
     for m in range(point.squares.size):
@@ -329,7 +329,7 @@ def _curvature(columns: Array, chosen: Array, at: int, weights: Array, samples: 
 
 @compiled(error_model="numpy")
 def _partner(columns: Array, chosen: Array, at: int, weights: Array, up: Array, down: Array, curvatures: Array) -> int:
-    """Return the position whose opposite move, with that of ``at``, raises the dual most at fixed weights, or -1."""
+    """Return the position of the best opposite move to ``at`` at fixed weights, or -1."""
     best, partner = 0.0, -1
     for other in range(chosen.size):
         gain = max(up[at] - down[other], up[other] - down[at])
@@ -347,7 +347,7 @@ def _partner(columns: Array, chosen: Array, at: int, weights: Array, up: Array, 
 
 @compiled(error_model="numpy")
 def _steepest(up: Array, down: Array, curvatures: Array) -> int:
-    """Return the position whose move raises the dual most at fixed weights, or -1."""
+    """Return the position of the steepest move at fixed weights, or -1."""
     best, steepest = 0.0, -1
     for at in range(up.size):
         gain = max(up[at], -down[at])
@@ -368,7 +368,7 @@ def sweep(
     point: DualPoint,
     paired: bool,
 ) -> int:
-    """Update the chosen samples in order, each along with the best of the rest at hand; return the steps taken."""
+    """Update the chosen samples in order, each with the best available partner; return the number of steps."""
     n_kernels, size = point.squares.size, chosen.size
     ray = Ray(np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels))
     up, down, curvatures, weights = np.empty(size), np.empty(size), np.empty(size), np.empty(n_kernels)
@@ -393,7 +393,7 @@ def sweep(
 
 @compiled(error_model="numpy")
 def _subgradient(samples: OnlineLoss, i: int, z: float) -> float:
-    """Return ``-s l'(y_i, z)`` at a score; 0 at a kink that allows it."""
+    """Return ``-s l'(y_i, z)`` at a score; 0 at a kink if allowed."""
     y, weight = samples.y[i], samples.weight[i]
     if samples.entropic:
         return weight * y / (1.0 + np.exp(y * z))
@@ -416,7 +416,7 @@ def subgradient_sweep(
     total: DualPoint,
     intercept: float,
 ) -> None:
-    """Add the subgradient of every chosen sample to ``total``; the model is that of the average, ``N / t`` times it."""
+    """Add the subgradient of every chosen sample to ``total``; the model uses the average times ``N / t``."""
     n_kernels, n_samples = total.products.shape
     weights = np.empty(n_kernels)
     for at in range(chosen.size):

@@ -79,11 +79,11 @@ class SimpleMKL(SimplexMethod):
         return not self.conjugate
 
     def initialize(self, problem: Problem, start: Model) -> _State:
-        """Start from the weights of the given model, or from equal ones."""
+        """Start from the weights of the given model, or from equal weights."""
         return _State(self.first_point(problem, start))
 
     def step(self, problem: Problem, state: _State) -> None:
-        """Move to the boundary as often as that helps, then search the line."""
+        """Move to the boundary while useful, then search the line."""
         self._choose_direction(state)
         if not state.direction.any():
             return
@@ -91,7 +91,7 @@ class SimpleMKL(SimplexMethod):
         state.point = search_line(point, direction, length, end, self.tol) if direction.any() else point
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
-        """Certify when the gap that the slopes tell has shrunk."""
+        """Certify after the estimated gap has shrunk."""
         gap = state.point.relative_gap
         if gap > self.tol and gap > WORTH_CERTIFYING * state.best_gap and state.direction.any():
             state.idle += 1
@@ -128,7 +128,7 @@ class SimpleMKL(SimplexMethod):
 
 
 def reduced_direction(theta: Array, slopes: Array, pivot: int) -> Array:
-    """Return the negative reduced gradient: a direction of zero sum along which ``J`` falls."""
+    """Return the negative reduced gradient: a descent direction of zero sum for ``J``."""
     direction = slopes[pivot] - slopes
     direction[np.abs(direction) <= SLOPE_ROUNDING * np.abs(slopes).max()] = 0.0
     direction[(theta == 0) & (direction < 0)] = 0.0
@@ -138,7 +138,7 @@ def reduced_direction(theta: Array, slopes: Array, pivot: int) -> Array:
 
 
 def longest_step(theta: Array, direction: Array) -> tuple[float, int]:
-    """Return the longest step that keeps weights non-negative, and the weight that it sets to zero."""
+    """Return the longest step with nonnegative weights, and the weight set to zero."""
     falling = np.flatnonzero(direction < 0)
     lengths = theta[falling] / -direction[falling]
     first = int(lengths.argmin())

@@ -62,7 +62,7 @@ MANY = 50  # variables above zero, from which to leave one by one would cost a l
 
 @dataclass(frozen=True, eq=False)
 class SimplexPoint:
-    """Weights on the simplex with the learner fitted to them."""
+    """Weights on the simplex with the fitted learner."""
 
     problem: Problem
     theta: Array
@@ -119,14 +119,14 @@ def kernel_weights(problem: Problem, theta: Array) -> Array:
 
 
 def starting_weights(problem: Problem, d: Array) -> Array:
-    """Return the weights on the simplex that are proportional to those of a model; equal ones for the zero model."""
+    """Return the weights on the simplex proportional to a model; equal weights for the zero model."""
     theta = d * problem.penalties**2
     total = float(theta.sum())
     return theta / total if total > 0 else np.full(problem.n_kernels, 1.0 / problem.n_kernels)
 
 
 class HasPoint(Protocol):
-    """A state of a method: it has come to some weights."""
+    """A state of a method with current weights."""
 
     point: SimplexPoint
 
@@ -136,7 +136,7 @@ AtPoint = TypeVar("AtPoint", bound=HasPoint)
 
 @dataclass(frozen=True, kw_only=True)
 class SimplexMethod(Solver[AtPoint]):
-    """What methods over kernel weights on the simplex share: whom they need, where they start, who goes on."""
+    """Shared parts of methods over kernel weights on the simplex: requirements, start, and update."""
 
     fallback: ClassVar[type[Solver] | None] = InteriorPoint
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.SIMPLEX})
@@ -144,16 +144,16 @@ class SimplexMethod(Solver[AtPoint]):
 
     @property
     def as_published(self) -> bool:
-        """Whether nothing is asked for beyond the published method, which then ends where it ends."""
+        """Whether the plain published method is requested, with the original stopping point."""
         return False
 
     @property
     def fallback_statuses(self) -> tuple[Status, ...]:
-        """What broke down or stalled, unless the published method is asked for."""
+        """Statuses of failure that lead to a fallback, unless the published method is requested."""
         return () if self.as_published else BROKEN
 
     def first_point(self, problem: Problem, start: Model) -> SimplexPoint:
-        """Return the learner at the weights of a model, or at equal ones."""
+        """Return the learner at the weights of a model, or at equal weights."""
         return SimplexPoint.at(problem, starting_weights(problem, start[1]), self.tol)
 
     def extract(self, problem: Problem, state: AtPoint) -> Model:
@@ -167,7 +167,7 @@ class SimplexMethod(Solver[AtPoint]):
 
 
 def falls(point: SimplexPoint, other: SimplexPoint) -> bool:
-    """Return whether the other value is smaller beyond rounding: close to the optimum only slopes can tell."""
+    """Return whether the other value is smaller beyond rounding: close to the optimum only slopes decide."""
     return other.value < point.value - VALUE_ROUNDING * abs(point.value)
 
 
@@ -192,7 +192,7 @@ def search_line(point: SimplexPoint, direction: Array, length: float, end: Simpl
 
 @dataclass
 class _Bracket:
-    """Two steps between which an increasing slope changes the sign."""
+    """Two steps with a sign change of an increasing slope in between."""
 
     low: float
     high: float
@@ -207,7 +207,7 @@ class _Bracket:
         return self.low + min(max(share, SHORTEST_CUT), 1.0 - SHORTEST_CUT) * (self.high - self.low)
 
     def shrink(self, step: float, slope: float) -> None:
-        """Move one end; halve the slope at the other if it stays for the second time in a row (Illinois)."""
+        """Move an end; halve the slope at the other end if kept twice in a row (Illinois)."""
         if slope < 0:
             self.low, self.slope_low = step, slope
             self.slope_high *= 0.5 if self._moved < 0 else 1.0

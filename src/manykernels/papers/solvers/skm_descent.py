@@ -70,7 +70,7 @@ def smoothed_dual(norms: ArrayLike, kappa: float, smoothing: ArrayLike | None = 
 
 
 def shares_of(smoothing: ArrayLike) -> Array:
-    """Return ``1 / c_j^2`` for the factors ``c`` on the smoothing of every kernel, which must be positive."""
+    """Return ``1 / c_j^2`` for the positive factors ``c`` on the smoothing of every kernel."""
     factors = check_nonnegative_vector(smoothing, np.size(smoothing), "smoothing")
     if not (factors > 0).all():
         raise InvalidInputError("smoothing must be positive for every kernel: where it is zero, the dual has a kink.")
@@ -134,7 +134,7 @@ def sparser_weights(
 def _feasible_weights(
     products: Array, y: Array, rho: Array, box: tuple[Array, Array], slack: float, fit_intercept: bool
 ) -> Array | None:
-    """Return weights of the kernels that explain ``rho``, or None if there are none."""
+    """Return kernel weights that explain ``rho``, or None."""
     n_kernels = products.shape[0]
     border = np.ones((1, y.size)) if fit_intercept else np.zeros((0, y.size))
     columns = np.vstack([products, border]).T
@@ -184,7 +184,7 @@ class UnitKernels:
 
 
 class RowCache:
-    """Rows of all kernels, as many as fit into a number of bytes (at least two); the one used least recently goes."""
+    """Cached rows of all kernels within a number of bytes (at least two rows), least recently used evicted."""
 
     def __init__(self, kernels: UnitKernels, most_bytes: int) -> None:
         size, n_samples = len(kernels.kernels), kernels.problem.n_samples
@@ -240,7 +240,7 @@ EQUAL_SHARES = np.zeros(0)
 
 @dataclass
 class Descent:
-    """A point of the iteration on a working set of kernels, and how to go down from it."""
+    """A point of the iteration on a working set of kernels, with the descent."""
 
     kernels: UnitKernels
     rho: Array
@@ -273,11 +273,11 @@ class Descent:
         self.refresh()
 
     def refresh(self) -> None:
-        """Recompute the products from scratch, which removes the rounding of many small updates."""
+        """Recompute the products from scratch, against accumulated rounding."""
         self.set_products(self.kernels.products(self.rho))
 
     def set_products(self, products: Array) -> None:
-        """Take over ``Q_j rho`` and the norms that follow from it."""
+        """Set ``Q_j rho`` and the derived norms."""
         self.products = products
         self.squares = np.maximum(products @ self.rho, 0.0)
 
@@ -288,7 +288,7 @@ class Descent:
         return eta, eta @ self.products - self.y
 
     def bounds(self, eta: Array) -> tuple[float, float]:
-        """Return the primal value of the model with weights ``eta`` and the dual value, as the working set sees it."""
+        """Return the primal value of the model with weights ``eta`` and the dual value, on the working set."""
         problem = self.kernels.problem
         scores = eta @ self.products
         primal = problem.empirical_loss(scores + self.intercept(scores)) + 0.5 * float(eta @ np.sqrt(self.squares)) ** 2
@@ -323,7 +323,7 @@ class Descent:
                 grad, active, shrinking = self.weights(center, constant)[1], everything, False
 
     def _run(self, grad: Array, active: Array, center: Array, constant: float, tol: float, most: int) -> float:
-        """Run the compiled loop, fetching the rows that it misses."""
+        """Run the compiled loop, fetching missing rows."""
         cache, left = self.cache, most
         while True:  # at most `most` steps
             violation, steps, missing = kernel_loop(
@@ -408,13 +408,13 @@ class Descent:
         return direction
 
     def _room_along(self, direction: Array) -> tuple[Array, Array, Array]:
-        """Return the moving samples, the bounds they move to, and how long every can move."""
+        """Return the moving samples, their bounds, and the step lengths to the bounds."""
         moving = np.flatnonzero(direction)
         bounds = np.where(direction[moving] > 0, self.hi[moving], self.lo[moving])
         return moving, bounds, (bounds - self.rho[moving]) / direction[moving]
 
     def _move_along(self, direction: Array, center: Array, sigma: float) -> bool:
-        """Go to the minimizer along the direction, at most to the first bound; return whether it was met."""
+        """Go to the minimizer along the direction, at most to the first bound; return whether the bound was met."""
         moving, bounds, rooms = self._room_along(direction)
         if not moving.size:
             return False

@@ -49,7 +49,7 @@ INTERIOR = 1e-12  # distance of a starting point to the ends of an entropic box,
 
 
 def samples_of(problem: Problem) -> online_steps.OnlineLoss:
-    """Return the loss as the compiled loops take it."""
+    """Return the loss in the form of the compiled loops."""
     loss = problem.loss
     y, weight, lo, hi = (np.array(each) for each in (problem.y, problem.weight, *problem.dual_box))
     return online_steps.OnlineLoss(
@@ -58,7 +58,7 @@ def samples_of(problem: Problem) -> online_steps.OnlineLoss:
 
 
 def penalty_of(problem: Problem) -> online_steps.Penalty:
-    """Return the penalty as the compiled loops take it."""
+    """Return the penalty in the form of the compiled loops."""
     curve = problem.regularizer.curve
     assert curve is not None, "the solvers refuse what has none"
     if curve.elastic:
@@ -72,7 +72,7 @@ def penalty_of(problem: Problem) -> online_steps.Penalty:
 
 @dataclass(frozen=True)
 class Measure:
-    """A model in the units of the learner, and both of the values: ``scores + b``, no kernel was read for them."""
+    """A model in the units of the learner, with both values: ``scores + b``, without reading kernels."""
 
     weights: Array
     b: float
@@ -112,7 +112,7 @@ class OnlineLearner(ABC):
         return np.clip(feasible, self.samples.lo + margin, self.samples.hi - margin)
 
     def placed(self, rho: Array) -> online_steps.DualPoint:
-        """Return the point of the coefficients: a single pass unless they are zero."""
+        """Return the point of the coefficients: a single pass unless zero."""
         if not rho.any():
             return online_steps.DualPoint(
                 np.zeros(rho.size), np.zeros((self.unit.size, rho.size)), np.zeros(self.unit.size)
@@ -135,7 +135,7 @@ class OnlineLearner(ABC):
                 yield chosen, np.ascontiguousarray(columns)
 
     def worth_updating(self, order: Array) -> Array:
-        """Return the samples whose update can change anything."""
+        """Return the samples with a possible change."""
         return order
 
     def rescaled(self) -> online_steps.DualPoint:
@@ -143,7 +143,7 @@ class OnlineLearner(ABC):
         return self.point
 
     def refresh(self) -> None:
-        """Compute the products again, which the epochs have only updated: a single pass."""
+        """Recompute the products after incremental updates: a single pass."""
         self.point = self.placed(self.point.rho)
 
     def measure(self) -> Measure:
@@ -203,7 +203,7 @@ class ImplicitLearner(OnlineLearner):
             self._memory = min(self._memory + 1, LAST_MEMORY)
 
     def worth_updating(self, order: Array) -> Array:
-        """Return the samples that some step can move uphill, at the present scores; all while they are new."""
+        """Return the samples with a possible uphill step at the present scores; all at first."""
         if self._first:
             return order
         n_samples = self.problem.n_samples
@@ -310,19 +310,19 @@ class OnlineSolver(Solver):
         check_choice(self.step_rule, LEARNERS, "step_rule")
 
     def initialize(self, problem: Problem, start: Model) -> OnlineState:
-        """Start from the dual coefficients of the given model, or from zero if it has no kernels."""
+        """Start from the dual coefficients of the given model, or from zero without kernels."""
         rho, d, _ = start
         learner = LEARNERS[self.step_rule](problem, rho if d.any() else np.zeros_like(rho), self.random_state)
         return OnlineState(learner, learner.measure(), start)
 
     @property
     def patience(self) -> float:
-        """No limit for published steps: their average gets worse for many epochs before it gets better."""
+        """No limit for published steps: the average worsens for many epochs at first."""
         return super().patience if self.step_rule == "implicit" else math.inf
 
     @property
     def fallback_statuses(self) -> tuple[Status, ...]:
-        """What broke down or stalled, unless published steps are asked for."""
+        """Statuses of failure that lead to a fallback, unless published steps are requested."""
         return BROKEN if self.step_rule == "implicit" else ()
 
     def step(self, problem: Problem, state: OnlineState) -> None:
@@ -345,7 +345,7 @@ class OnlineSolver(Solver):
                 state.refined, state.refined_gap = model, gap
 
     def worth_certifying(self, problem: Problem, state: OnlineState) -> bool:
-        """Certify when the gap, which the learner knows, is small enough, has halved, or has not moved for long."""
+        """Certify once the estimated gap is small enough, has halved, or has stalled."""
         if state.learner.moving and state.epochs % (1 + state.epochs // RARELY):
             return False
         state.measure = state.learner.measure()
@@ -360,12 +360,12 @@ class OnlineSolver(Solver):
         return True
 
     def observe(self, problem: Problem, state: OnlineState, certificate: Certificate) -> None:
-        """Compute the products again where they have drifted: they promised a gap that the certificate denies."""
+        """Recompute drifted products: the estimated gap disagrees with the certificate."""
         if state.measure.relative_gap <= self.tol < certificate.relative_gap:
             state.learner.refresh()
 
     def extract(self, problem: Problem, state: OnlineState) -> Model:
-        """Return the present model with the best intercept for the scores, or the refined one if that is better."""
+        """Return the present model with the best intercept, or the refined model if better."""
         state.measure = state.learner.measure()
         if state.refined_gap < state.measure.relative_gap:
             return state.refined
