@@ -27,7 +27,7 @@ from manykernels.validation.arrays import Array, check_count, check_positive
 
 @dataclass
 class _State:
-    """Vectors over kernels are of all M kernels, the descent is on those of the working set."""
+    """Vectors over all M kernels, and the descent on the working set."""
 
     rho: Array
     eta: Array
@@ -149,7 +149,7 @@ class SupportKernelMachine(Solver):
 
     @property
     def fallback_statuses(self) -> tuple[Status, ...]:
-        """What broke down or stalled, unless pairs alone or the paper's rule are asked for."""
+        """Statuses of failure that lead to a fallback, unless pairs alone or the published rule are requested."""
         return BROKEN if self.newton and self.epsilons is None else ()
 
     def check(self, problem: Problem) -> None:
@@ -182,7 +182,7 @@ class SupportKernelMachine(Solver):
         return optimal
 
     def initialize(self, problem: Problem, start: Model) -> _State:
-        """Start at ``kappa = 1``, or, given kernel weights, at once with the multipliers around them."""
+        """Start at ``kappa = 1``, or, for given kernel weights, at once with multipliers around the weights."""
         rho, d, _ = start
         state = _State(
             rho=np.array(problem.feasible_dual(rho)),
@@ -197,12 +197,12 @@ class SupportKernelMachine(Solver):
         return state
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
-        """Keep the best primal value, which tolerances refer to, and the norms of all kernels."""
+        """Keep the best primal value, the reference of tolerances, and the norms of all kernels."""
         state.primal = min(state.primal, certificate.primal)
         state.norms = certificate.dual_norms / np.sqrt(problem.regularizer.strength)
 
     def step(self, problem: Problem, state: _State) -> None:
-        """Solve at the next ``kappa``; later, take one round of pairs and Newton steps."""
+        """Solve at the next ``kappa``; later, take a round of pairs and Newton steps."""
         if state.descent is None and not state.finishing:
             self._solve_sum(problem, state)
             return
@@ -249,7 +249,7 @@ class SupportKernelMachine(Solver):
         state.eta = skm_descent.smoothed_dual(np.sqrt(state.descent.squares), 1.0, self.smoothing).weights
 
     def _smooth(self, problem: Problem, state: _State, descent: skm_descent.Descent) -> None:
-        """Minimize the paper's ``G`` at the current ``kappa``; without end in sight, leave it to the Newton steps."""
+        """Minimize ``G`` of the paper at the current ``kappa``; leave slow cases to the Newton steps."""
         tol, most = self._tolerance(problem, state), skm_descent.STEPS_PER_SAMPLE * problem.n_samples
         descent.shrink_box((1.0 - state.kappa) ** 2 if self.rescale else 1.0)
         violation = descent.minimize(skm_descent.NO_CENTER, state.kappa, tol, most)
@@ -268,7 +268,7 @@ class SupportKernelMachine(Solver):
             self._center(state)
 
     def _tolerance(self, problem: Problem, state: _State) -> float:
-        """Return the violation at which to stop, such that the share of the gap is a part of the smoothing's."""
+        """Return the stopping violation, a part of the smoothing in the gap."""
         if self._to_the_letter:
             assert self.epsilons is not None
             return self.epsilons[1]  # eps2 / 2 is half of what the interval is missed by
@@ -288,7 +288,7 @@ class SupportKernelMachine(Solver):
         )
 
     def _finish(self, problem: Problem, state: _State, descent: skm_descent.Descent) -> None:
-        """Take a round at the current center; once it is solved, polish, and center at the new weights."""
+        """Take a round at the current center; after convergence, polish, and center at the new weights."""
         tol = self._tolerance(problem, state)
         center = state.center[_working_set(problem, state)]
         descent.refresh()
@@ -323,7 +323,7 @@ class SupportKernelMachine(Solver):
     # --- working set -------------------------------------------------------------------------------------------------
 
     def _revised(self, problem: Problem, state: _State) -> skm_descent.Descent:
-        """Return the descent on the kernels that may matter, as far as the last certificate shows."""
+        """Return the descent on the possibly relevant kernels by the last certificate."""
         wanted = self._wanted(state)
         missing = np.setdiff1d(wanted, _working_set(problem, state)).size
         if state.descent is None or missing or wanted.size < skm_descent.WORTH_DROPPING * state.descent.squares.size:
