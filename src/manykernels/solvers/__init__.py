@@ -1,4 +1,4 @@
-"""How a problem is minimized: an algorithm per module, all ending in one shape of solution."""
+"""Solvers: an algorithm per module, with a common form of solution."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a registered solver by the name of its class: those of papers are importable from here too."""
+    """Return a registered solver by class name, including published solvers."""
     found = None if name.startswith("_") else next((cls for cls in SOLVERS.values() if cls.__name__ == name), None)
     if found is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

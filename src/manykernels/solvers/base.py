@@ -1,4 +1,4 @@
-"""What every solver is: parameters, what it accepts, a start, a step and a model; the rest is shared."""
+"""Base of all solvers: parameters, accepted problems, start, step and model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from manykernels.validation.parameters import check_flag
 
 
 def check_problem(problem: object) -> None:
-    """Raise ``InvalidInputError`` unless it is a `Problem`; most often somebody gave the kernels alone."""
+    """Raise ``InvalidInputError`` for anything but a `Problem`, with a hint for bare kernels."""
     if not hasattr(problem, "certificate"):
         raise InvalidInputError(
             f"problem must be a Problem, got {type(problem).__name__}. Make one: "
@@ -47,7 +47,7 @@ def check_problem(problem: object) -> None:
 
 
 def check_warm_start(warm_start: object, n_samples: int, n_kernels: int) -> None:
-    """Raise ``InvalidInputError`` unless it is None or a `Solution` on that many samples and kernels."""
+    """Raise ``InvalidInputError`` for anything but None or a `Solution` with matching samples and kernels."""
     if warm_start is None:
         return
     if not isinstance(warm_start, Solution):
@@ -61,7 +61,7 @@ def check_warm_start(warm_start: object, n_samples: int, n_kernels: int) -> None
 
 
 def in_order(problem: Problem, solvers: Iterable[type[Solver]]) -> Iterator[type[Solver]]:
-    """Yield those of the solvers that accept a problem, the preferred ones first; each is asked in the turn."""
+    """Yield the accepting solvers, by preference, evaluated lazily."""
     asked = [cls for cls in solvers if problem.stack.has_factors or not cls.on_factors]
     first = [cls for cls in asked if cls.may_prefer(problem) and cls.preference(problem)]
     for cls in [*first, *(cls for cls in asked if cls not in first)]:
@@ -90,7 +90,7 @@ def _empty(problem: Problem) -> Model:
 
 
 def _in_weight_set(problem: Problem, model: Model) -> Model:
-    """Return the model with the kernel weights on the boundary of the weight set, if the penalty has one."""
+    """Return the model with the kernel weights on the boundary of the weight set of the penalty, if any."""
     rho, d, b = model
     squares = problem.penalties**2.0
     weights = d * squares
@@ -99,7 +99,7 @@ def _in_weight_set(problem: Problem, model: Model) -> Model:
 
 
 def _passes_since(problem: Problem, entries: int) -> float:
-    """Return what was read since so many entries, in passes over the whole stack."""
+    """Return the read entries since a count, in passes over the whole stack."""
     counters = problem.stack.counters
     return (counters.entries - entries) / counters.entries_per_pass
 
@@ -211,11 +211,11 @@ class Solver(ABC, Generic[State]):
         """
 
     def worth_certifying(self, problem: Problem, state: State) -> bool:
-        """Return whether the state deserves a certificate, which costs a pass; always, unless overridden."""
+        """Return whether the state deserves a certificate, at the cost of a pass; by default always."""
         return True
 
     def observe(self, problem: Problem, state: State, certificate: Certificate) -> None:
-        """Take notice of the certificate of the current model and of the kernel norms it had to compute."""
+        """Receive the certificate of the current model and the computed kernel norms."""
 
     def newton_steps(self, state: State) -> int:
         """Return how many linear systems were solved so far."""
@@ -223,12 +223,12 @@ class Solver(ABC, Generic[State]):
 
     @property
     def patience(self) -> float:
-        """Certificates in a row without a smaller gap after which a run counts as stalled."""
+        """Number of certificates without progress that counts as stalled."""
         return PATIENCE
 
     @property
     def fallback_statuses(self) -> tuple[Status, ...]:
-        """How runs end that the `fallback` goes on from."""
+        """Final statuses that lead to the `fallback`."""
         return UNFINISHED
 
     @classmethod
@@ -265,7 +265,7 @@ class Solver(ABC, Generic[State]):
 
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
-        """Return what the algorithm lacks for ``problem``, in words; empty if nothing."""
+        """Return the missing capabilities for ``problem``, in words; empty if none."""
         if problem.stack.shaped and not cls.on_factors:
             return ["it works on N x N matrices, which cannot keep the shapes of columns"]
         if cls.shared and not problem.shared:
@@ -280,7 +280,7 @@ class Solver(ABC, Generic[State]):
 
     @classmethod
     def refusals_of(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
-        """Return what the algorithm lacks for a loss and a penalty, in words; empty if nothing."""
+        """Return the missing capabilities for a loss and a penalty, in words; empty if none."""
         owners: dict[str, AnyLoss | Regularizer] = {"loss": loss, "regularizer": regularizer}
         found = {name: owner.capabilities for name, owner in owners.items()}
         return [
@@ -291,7 +291,7 @@ class Solver(ABC, Generic[State]):
 
     @classmethod
     def may_prefer(cls, problem: Problem) -> bool:
-        """Return whether what it declares leaves room for a `preference`: most algorithms need not be asked."""
+        """Return whether the declared capabilities permit a `preference`."""
         if not cls.prefers or not getattr(problem.stack, cls.prefers):
             return False
         held = problem.loss.capabilities | problem.regularizer.capabilities
@@ -387,7 +387,7 @@ class Solver(ABC, Generic[State]):
         return Limits(self.tol, self.max_iter, self.time_limit, patience, self.callback, self.verbose, name=self.name)
 
     def good_enough(self, problem: Problem) -> Callable[[Solution], bool] | None:
-        """Return the test of a certified model that ends a run; None is a relative gap of at most ``tol``."""
+        """Return the stopping test of a certified model; None is a relative gap of at most ``tol``."""
         return None
 
     def _solve(self, problem: Problem, warm_start: Solution | None) -> Solution:
@@ -401,7 +401,7 @@ class Solver(ABC, Generic[State]):
         return replace(run.solution(), passes=_passes_since(problem, before))
 
     def _models(self, problem: Problem, warm_start: Solution | None, run: Run[Solution]) -> Iterator[Solution | None]:
-        """Yield the starting point, then the certified model of every iteration, or None if it is not worth it."""
+        """Yield the starting point, then the certified model of every iteration, or None if uncertified."""
         before = problem.stack.counters.entries
 
         def certified(model: Model, newton_steps: int) -> Solution:
@@ -438,7 +438,7 @@ class Solver(ABC, Generic[State]):
             self.observe(problem, state, found.certificate)
 
     def _fall_back(self, fallback: type[Solver], problem: Problem, first: Solution) -> Solution:
-        """Go on with another solver from the best model of a run that did not converge; return the better of both."""
+        """Continue with another solver from the best model of an unconverged run; return the better result."""
         left = self._time_left(first)
         second = fallback(tol=self.tol, time_limit=left, callback=self.callback, verbose=self.verbose)
         if first.status is Status.MAX_ITER:
@@ -450,5 +450,5 @@ class Solver(ABC, Generic[State]):
             return replace(first, status=Status.INTERRUPTED)
 
     def _time_left(self, first: Solution) -> float | None:
-        """Return what a run leaves of the time limit."""
+        """Return the remaining time."""
         return None if self.time_limit is None else max(self.time_limit - first.elapsed_s, 1e-9)

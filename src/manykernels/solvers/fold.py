@@ -1,4 +1,4 @@
-"""A fold: some rows to learn from, opened once, and rows held out, on which whatever is searched is tried."""
+"""A fold: training rows, opened once, and held-out rows, for all candidates of a search."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Candidate:
 
     @classmethod
     def of(cls, trials: Sequence[Candidate], *, edge: bool = False) -> Candidate:
-        """Return what all folds say of the strength that each of them tried."""
+        """Return the results of all folds for their strengths."""
         scores = np.concatenate([trial.scores for trial in trials])
         kernels = float(np.mean([trial.n_active for trial in trials]))
         unfinished = sum(trial.unfinished for trial in trials)
@@ -36,20 +36,20 @@ class Candidate:
 
     @property
     def scored(self) -> bool:
-        """Whether it was tried in every fold."""
+        """Return whether all folds were tried."""
         return bool(np.isfinite(self.n_active))
 
 
 class Family(Protocol):
-    """What is tried: kernels under a penalty of which only the strength is open, in a unit of the family's own."""
+    """A candidate family: kernels under a penalty with open strength, in a family-specific unit."""
 
     @property
     def averages(self) -> bool:
-        """Whether the weights of kernels are given, so one sum of them is enough for every strength."""
+        """Return whether kernel weights are fixed, with a single kernel sum for every strength."""
         ...
 
     def posed(self, problems: list[Any], names: tuple[str, ...]) -> list[Any]:
-        """Return problems on all kernels, of the names, as those on the kernels that take part."""
+        """Return problems on all kernels restricted to the participating kernels."""
         ...
 
     def penalties(self, strength: float, opened: Any) -> list[Any]:
@@ -57,7 +57,7 @@ class Family(Protocol):
         ...
 
     def embedded(self, fit: Any, problems: Sequence[Any]) -> Any:
-        """Return solutions of what was posed as models on all kernels."""
+        """Return solutions of restricted problems as models on all kernels."""
         ...
 
     def settings(self, strength: float) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Family(Protocol):
 
 
 class Learnable(Protocol):
-    """What is learned from, once it is open."""
+    """The learning problem of an opened fold."""
 
     def tried(self, family: Any, strength: float, held_out: Any, start: Any, solved: Any) -> tuple[Any, Candidate]:
         """Return the model of a strength, and what held-out rows say of it.
@@ -76,7 +76,7 @@ class Learnable(Protocol):
         ...
 
     def outlasting(self, model: Any) -> Any:
-        """Return what of a model is worth keeping when it is forgotten: enough to say the same once more."""
+        """Return the permanent part of a model, sufficient to repeat the scores."""
         ...
 
 
@@ -103,18 +103,18 @@ class Fold(Generic[Opened, HeldOut]):
 
     @property
     def opened(self) -> Opened:
-        """What is known once the rows are opened."""
+        """Return the opened rows."""
         if self._opened is None:
             self._opened = self.open()
         return self._opened
 
     @property
     def is_open(self) -> bool:
-        """Whether they are open now."""
+        """Whether the rows are open."""
         return self._opened is not None
 
     def tried(self, family: object, strength: float) -> Candidate:
-        """Return what the held-out rows say of the model of a strength."""
+        """Return the held-out results for the model of a strength."""
         known = self._scores.get((id(family), strength))
         if known is not None:
             return known
@@ -135,11 +135,11 @@ class Fold(Generic[Opened, HeldOut]):
         return score
 
     def kept(self, family: object) -> dict[float, Any]:
-        """Return the models of a family, by strength, that outlast what was forgotten."""
+        """Return the retained models of a family, by strength."""
         return {strength: model for (of, strength), model in self._kept.items() if of == id(family)}
 
     def kept_of(self, kind: type) -> list[tuple[float, Any]]:
-        """Return the models of a kind, of whatever family, that outlast what was forgotten, with their strengths."""
+        """Return the retained models of a kind, of any family, with their strengths."""
         return [(strength, model) for (_, strength), model in self._kept.items() if isinstance(model, kind)]
 
     def model(self, family: object, strength: float) -> Any:
@@ -147,12 +147,12 @@ class Fold(Generic[Opened, HeldOut]):
         return self._models[id(family)][strength]
 
     def lighten(self, family: object) -> None:
-        """Keep of the models of a family what outlasts them: others may begin from that."""
+        """Reduce the models of a family to the permanent part, for warm starts."""
         models = self._models.get(id(family), {})
         models |= {strength: self.opened.outlasting(model) for strength, model in models.items()}
 
     def forget(self, family: object = None, strengths: Sequence[float] = ()) -> None:
-        """Drop what was remembered of what was tried, but for the models of a family at some strengths."""
+        """Drop the results, except models of a family at some strengths."""
         models = self._models.get(id(family), {})
         known = [strength for strength in strengths if strength in models]
         self._kept |= {(id(family), strength): self.opened.outlasting(models[strength]) for strength in known}
@@ -160,7 +160,7 @@ class Fold(Generic[Opened, HeldOut]):
         self._scores.clear()
 
     def close(self, *, kept: bool = True) -> None:
-        """Let go of all that was opened; the next model opens it anew. Nothing begins from models not kept."""
+        """Close the opened rows; the next model reopens the fold, with warm starts from retained models only."""
         self._opened = None
         if not kept:  # which may hold the kernels that they are of
             self.begin = None
@@ -168,5 +168,5 @@ class Fold(Generic[Opened, HeldOut]):
 
 
 def nearest(models: dict[float, Any], strength: float) -> float:
-    """Return the strength among those known from which to begin."""
+    """Return the best starting strength among the known strengths."""
     return min(models, key=lambda other: abs(np.log(other / strength)))

@@ -192,7 +192,7 @@ def plan_search(
     n_rounded : float, optional
         Kernels whose triangles are held in single precision, where those among points that repeat take a part of one.
     mixtures : bool
-        Whether mixtures are searched; else a grid of strengths, for which folds are opened one at a time.
+        Whether mixtures are searched; else a grid of strengths, for which folds are opened a at per time.
     averages : bool
         Whether averages of kernels are tried.
     apart : bool

@@ -170,7 +170,7 @@ def _quads(sums: Array, widths: tuple[float, ...]) -> Array:
 
 
 def _fast_length(wanted: float) -> int:
-    """Return a length that transforms take little time for, a power of two times one of a few numbers."""
+    """Return a length that transforms take little time for, a power of two times a of per few numbers."""
     step = max(1, int(2 ** np.floor(np.log2(wanted)) / BIN_STEPS))
     return int(next_fast_len(int(np.ceil(wanted / step)) * step, real=True))
 

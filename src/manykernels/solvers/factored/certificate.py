@@ -25,7 +25,7 @@ NEGLIGIBLE = 0.05  # of the gap: kernels that together add less to the conjugate
 
 @dataclass(frozen=True)
 class DualBound:
-    """A lower bound on the optimum of the exact kernels, and the norms it comes from."""
+    """A lower bound on the optimum of the exact kernels, with the norms."""
 
     value: float  # D(scale rho) with norms bounded from above: no model of the exact kernels is below it
     rho: Array  # (N,) or (N, T) float64: dual coefficients, feasible but not scaled
@@ -79,7 +79,7 @@ def dual_bound(
 
 
 def _dual_value(problem: Problem, rho: Array, z: Array, norms: Array) -> tuple[float, float, float]:
-    """Return the dual value at upper bounds on norms, the scale that makes coefficients feasible, the conjugate."""
+    """Return the dual value at upper bounds on norms, the feasibility scale of coefficients, and the conjugate."""
     scale = problem.regularizer.dual_scale(norms)
     conjugate = problem.bound.conjugate_at(rho, scale, z)
     if problem.unpenalized.size and not problem.certified_bound.proves(rho):
@@ -88,7 +88,7 @@ def _dual_value(problem: Problem, rho: Array, z: Array, norms: Array) -> tuple[f
 
 
 def shares(regularizer: Regularizer, u: Array) -> Array:
-    """Return which part of the conjugate every kernel makes, for penalties that give every kernel a weight, (M,)."""
+    """Return the part of every kernel in the conjugate, for penalties with dense weights, (M,)."""
     parts = (u / max(float(u.max()), 1e-300)) ** dual_exponent(regularizer)
     if regularizer.curve is not None and regularizer.curve.elastic:
         parts = parts / regularizer.curve.ridge
@@ -96,7 +96,7 @@ def shares(regularizer: Regularizer, u: Array) -> Array:
 
 
 def correctable(objective: FactoredObjective) -> bool:
-    """Whether `corrected` knows the penalties and factors: a single output, norms times what is not zero, columns."""
+    """Return whether `corrected` supports the problem: a single output, weighted norms, columns."""
     penalty = objective.penalty
     if objective.in_place is None or objective.n_outputs > 1 or not objective.constant or penalty.shape is None:
         return False
@@ -105,7 +105,7 @@ def correctable(objective: FactoredObjective) -> bool:
 
 @compiled(fastmath=FAST)
 def group_images(columns: Array, places: Array, starts: Array, chosen: Array, v: Array, out: Array) -> None:
-    """Add what the columns of every of the chosen groups make of the coefficients to a row of ``out`` (g, N)."""
+    """Add the images of coefficients of every chosen group to a row of ``out`` (g, N)."""
     for k in range(chosen.size):
         low, high = starts[chosen[k]], starts[chosen[k] + 1]
         add_columns(columns, places[low:high], v[low:high], out[k])
@@ -176,7 +176,7 @@ def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -
 
 
 def shows_rounding(problem: Problem, z: Array, terms: float, primal: float) -> bool:
-    """Whether a model's loss might differ where functions are evaluated again, whose terms are at most of the size."""
+    """Return whether the loss of a model is sensitive to rounding of terms of a size."""
     error = float(np.sqrt(np.finfo(np.float64).eps)) * terms
     moved = problem.bound.largest(z, problem.constant_scores(0.0) + error) - problem.bound.value(z)
     return moved > NOTICED * max(abs(primal), problem.tiny)
@@ -208,7 +208,7 @@ def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -
 
 
 def selects(regularizer: Regularizer) -> bool:
-    """Whether kernels below a threshold have no weight, so that those above it are the ones missing."""
+    """Return whether kernels below a threshold have zero weight, so kernels above are missing."""
     return regularizer.sparse
 
 
@@ -245,7 +245,7 @@ def violators(
 
 
 def contributors(regularizer: Regularizer, bound: DualBound, used: Array, gap: float) -> Array:
-    """Return kernels not in use and whose parts of the conjugate together matter beside the gap."""
+    """Return unused kernels with a joint part of the conjugate relevant to the gap."""
     parts, value = shares(regularizer, bound.norms), regularizer.conjugate(bound.norms)
     parts = np.where(parts > 0, value * np.maximum(parts, 1e-300), 0.0)  # the conjugate may be infinite
     parts[used] = 0.0
@@ -256,7 +256,7 @@ def contributors(regularizer: Regularizer, bound: DualBound, used: Array, gap: f
 
 
 def largest(chosen: Array, u: Array, most: float) -> Array:
-    """Return those with the largest dual norms, no more than may enter in one round: many would leave in the next."""
+    """Return the kernels with the largest dual norms, up to the number per round."""
     return chosen[np.argsort(-u[chosen], kind="stable")[: max(16, int(most))]]
 
 

@@ -1,4 +1,4 @@
-"""Where N x N matrices do what factors cannot: the Gram solvers' answer to a problem on a factored stack."""
+"""Fallback from factors to N x N matrices: the Gram solvers on a factored stack."""
 
 import warnings
 from itertools import pairwise
@@ -30,7 +30,7 @@ ON_MATRICES = (InteriorPoint, SmoothDual, SharedNewton, BlockCoordinate)
 
 
 def allowed_bytes(stack: GramStack) -> int:
-    """Return the bytes that matrices beside factors may take."""
+    """Return the available bytes for matrices beside factors."""
     return memory_bytes(None) if stack.spare_bytes is None else stack.spare_bytes
 
 
@@ -45,7 +45,7 @@ def matrix_first(stack: FactoredStack, kernel: int) -> bool:
 
 
 def solved(problem: Problem, tol: float, time_limit: float, start: Solution | None = None) -> Solution:
-    """Return the solution of the Gram solver that suits a problem, from another solution."""
+    """Return the solution of the suitable Gram solver, from another solution."""
     options = {"tol": tol} | ({"time_limit": max(time_limit, 1.0)} if np.isfinite(time_limit) else {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the caller warns, with the gap of the exact kernels
@@ -53,14 +53,14 @@ def solved(problem: Problem, tol: float, time_limit: float, start: Solution | No
 
 
 def start_at(problem: Problem, model: Model) -> Solution:
-    """Return a model as a solution that others begin with."""
+    """Return a model as a starting solution."""
     return Solution(*model, problem.certificate(*model), Status.MAX_ITER, solver="factored")
 
 
 def result_of(
     problem: Problem, stack: FactoredStack, solution: Solution, kernels: Array, whole: set[int]
 ) -> ExactContinuation:
-    """Return the functions that a solution on the kernels means, and their objective in the exact kernels."""
+    """Return the functions of a solution on the kernels, and the objective in the exact kernels."""
     rho, active = solution.dual_coef, kernels[solution.active]
     weights = dict(zip(active.tolist(), solution.kernel_weights[solution.active].tolist(), strict=True))
     scores, shift = problem.constant_scores(0.0), 0.0

@@ -43,7 +43,7 @@ class GroupPenalty:
 
     @classmethod
     def of(cls, regularizer: Regularizer, starts: Array, w: Array) -> GroupPenalty:
-        """Return a penalty of block norms ``w ||v_m||`` as one of groups of coordinates; refuse others in words."""
+        """Return a penalty of block norms ``w ||v_m||`` as a penalty of coordinate groups; reject others."""
         curve = regularizer.curve
         if curve is None:
             return FunctionPenalty.of(regularizer, starts, w)
@@ -52,12 +52,12 @@ class GroupPenalty:
 
     @property
     def shape(self) -> tuple[Any, ...] | None:
-        """What compiled loops read, ``a, c, b, q, C, coupled``; None for a penalty by the functions."""
+        """Parameters of compiled loops, ``a, c, b, q, C, coupled``; None for a penalty by functions."""
         return self.linear, self.curvature, self.power, self.exponent, self.strength, self.coupled
 
     @property
     def tied(self) -> bool:
-        """Whether groups that are zero may hold each other there, as those of a tree of norms."""
+        """Return whether groups at zero may block others, as in a tree of norms."""
         return False
 
     @property
@@ -67,12 +67,12 @@ class GroupPenalty:
 
     @property
     def joint_norms(self) -> Array:
-        """The groups (V, G) of every norm of several groups that a penalty is a sum of, smallest norms first."""
+        """The groups (V, G) of every joint norm in the penalty, smallest norms first."""
         return np.zeros((0, len(self.linear)), dtype=bool)
 
     @property
     def bare(self) -> Array:
-        """Which groups have no penalty (G,)."""
+        """Mask of groups without penalty (G,)."""
         return (self.linear == 0) & (self.curvature == 0) & (self.power == 0)
 
     def sweep(self, H: Array, eigenvalues: Array, v: Array, r: Array) -> None:
@@ -90,7 +90,7 @@ class GroupPenalty:
         return out
 
     def rest(self, norms: Array, low: int, high: int) -> Any:
-        """Return what all groups but ``low`` to ``high``, of the norms, are to the part of these."""
+        """Return the contribution of all groups except ``low`` to ``high`` to the coupling sum."""
         return self.total(np.concatenate([norms[:low], norms[high:]]), np.r_[:low, high : len(norms)])
 
     def norms(self, v: Array) -> Array:
@@ -98,7 +98,7 @@ class GroupPenalty:
         return np.sqrt(np.add.reduceat(v**2, self.starts[:-1]))
 
     def dual_norms(self, g: Array) -> Array:
-        """Return the largest product of every group of ``g`` with one of norm one, in the cone if it has one, (G,)."""
+        """Return the dual norms of the groups of ``g``, restricted to the cones, (G,)."""
         sizes = self.norms(g)
         for m, G in enumerate(self.cones):
             if G is not None:
@@ -115,7 +115,7 @@ class GroupPenalty:
         return out
 
     def total(self, norms: Array, groups: Any = slice(None)) -> float:
-        """Return ``s``, or what the groups add to it."""
+        """Return ``s``, or the sum over the groups."""
         return self.outside + (float(self.power[groups] @ norms**self.exponent) if self.strength else 0.0)
 
     def value(self, v: Array) -> float:
@@ -171,7 +171,7 @@ class GroupPenalty:
         return np.maximum(sizes - self.slopes(norms), 0.0)
 
     def with_intercept(self, count: int = 1) -> GroupPenalty:
-        """Return the penalty with a group of so many coordinates more that has none."""
+        """Return the penalty with an additional unpenalized group of coordinates."""
         return replace(
             self,
             starts=np.append(self.starts, self.starts[-1] + count),
@@ -223,7 +223,7 @@ class FunctionPenalty(GroupPenalty):
 
     @classmethod
     def of(cls, regularizer: Regularizer, starts: Array, w: Array) -> FunctionPenalty:
-        """Return the penalty, unless it has no derivatives."""
+        """Return the penalty, unless nondifferentiable."""
         lacking = {Capability.WEIGHTS_FROM_NORMS, Capability.CURVATURE} - regularizer.capabilities
         if lacking:
             words = " and ".join(sorted(can.words for can in lacking))
@@ -254,23 +254,23 @@ class FunctionPenalty(GroupPenalty):
 
     @property
     def bare(self) -> Array:
-        """Which groups have no penalty: those beyond the kernels, (G,)."""
+        """Mask of unpenalized groups: groups beyond the kernels, (G,)."""
         return np.arange(len(self.linear)) + self.first >= len(self.scale)
 
     def _all(self, norms: Array) -> Array:
-        """Return the block norms of all kernels, given those of groups that are here."""
+        """Return the block norms of all kernels, given the present groups."""
         whole, here = self.outside.copy(), self._here
         whole[here] = norms[: here.stop - here.start]
         return self.scale * whole
 
     def _own(self, values: Array) -> Array:
-        """Return values of all kernels for the groups that are here, zero for those without a penalty."""
+        """Return values of all kernels for the present groups, zero for unpenalized groups."""
         here, own = self._here, np.zeros(len(self.linear))
         own[: here.stop - here.start] = values[here]
         return own
 
     def value_of(self, norms: Array) -> float:
-        """Return the penalty of the norms and of those outside."""
+        """Return the penalty of the norms, including absent groups."""
         return self.functions.value(self._all(norms))
 
     def slopes(self, norms: Array) -> Array:
@@ -311,7 +311,7 @@ class FunctionPenalty(GroupPenalty):
         return self._minimizer(0, np.zeros(1), p, sizes, bare=bool(self.bare[0]))
 
     def _minimizer(self, m: int, norms: Array, p: Array, sizes: Array, *, bare: bool) -> Array:
-        """Return the minimizer of a single group, the rest at the norms, and set its own among them."""
+        """Return the minimizer of a single group with fixed other norms, and set the new norm."""
         norms[m] = 0.0 if bare else self._root(m, norms, p, sizes)
         if norms[m] > 0:
             return np.asarray(-p / (sizes + self.slopes(norms)[m] / norms[m]))
@@ -379,7 +379,7 @@ class PenaltyCurve:
         )
 
     def add_to(self, system: Array) -> None:
-        """Add the second derivatives in free coordinates to a matrix of these."""
+        """Add the second derivatives in free coordinates to a matrix."""
         sizes = np.diff(self.starts)
         kept = self.free[self.starts[:-1]]
         unit = self.unit[self.free]
@@ -390,7 +390,7 @@ class PenaltyCurve:
             system += np.outer(g, g)
 
     def product(self, d: Array) -> Array:
-        """Return the second derivatives times ``d``, which is zero outside the free coordinates."""
+        """Return the second derivatives times ``d``, zero outside the free coordinates."""
         sizes = np.diff(self.starts)
         along = np.add.reduceat(self.unit * d, self.starts[:-1])
         weights = self.radial * along + self.coupling * float(self.coupling @ along)
@@ -504,7 +504,7 @@ def group_minimizer(p: Array, eigenvalues: Array, own: Any, out: Array) -> None:
 
 @compiled(fastmath=FAST)
 def sum_of_powers(starts: Array, power: Array, q: float, outside: float, v: Array) -> float:
-    """Return ``s``: what groups not here add, and the powers of the norms of those that are."""
+    """Return ``s``: the part of absent groups, plus the powers of the given norms."""
     total = outside
     for m in range(power.size):
         group = v[starts[m] : starts[m + 1]]

@@ -62,7 +62,7 @@ def takes_interior(objective: FactoredObjective) -> bool:
 
 
 def keeps_kinks(state: State) -> bool:
-    """Whether a loss is solved for as it is although it has kinks; as it was begun, it goes on."""
+    """Return whether a loss is solved without smoothing of the kinks, as at the start."""
     assert state.objective is not None
     if state.smooths or np.min(state.mu) < FIRST_SMOOTHING:
         return False
@@ -70,7 +70,7 @@ def keeps_kinks(state: State) -> bool:
 
 
 def fit_kinked(state: State, gap: float, tol: float, deadline: float) -> NewtonFit:
-    """Take steps on the working set of a state, whose certified gap is given, and keep the samples' variables there."""
+    """Take steps on the working set of a state with a certified gap, and keep the sample variables."""
     assert state.objective is not None
     samples = samples_at(state.objective.problem, state.slopes, gap, state.samples)
     fit = minimize_kinked(state.objective, state.point, samples, tol, NEWTON_STEPS, deadline)
@@ -79,7 +79,7 @@ def fit_kinked(state: State, gap: float, tol: float, deadline: float) -> NewtonF
 
 
 def samples_at(problem: Any, slopes: Array, gap: float, before: BoxSamples | None) -> BoxSamples:
-    """Return the variables of the samples at slopes of the loss, or those before with room for a gap."""
+    """Return the variables of the samples at slopes of the loss, or earlier variables widened by a gap."""
     own = problem.bound.entries
     if before is None or not (np.array_equal(before.y, own.y) and np.array_equal(before.weight, own.weight)):
         pairs = (4 if own.loss.kink else 2) * own.y.size
@@ -123,7 +123,7 @@ def minimize_kinked(
 
 
 def rows_of(entries: Array, problem: Problem) -> Array:
-    """Return what samples have for every entry of scores, output after output, as vectors over rows are."""
+    """Return values of samples for every entry of scores, output by output."""
     return entries.reshape(problem.y.T.shape).T
 
 
@@ -134,7 +134,7 @@ def _pairs(point: Point, aim: Point) -> Any:
 def _step(
     objective: FactoredObjective, point: Point, samples: BoxSamples, gap: float, tol: float
 ) -> tuple[Point, float, BoxSamples]:
-    """Move the samples; return the point that the step aims at, how far it goes there, and the samples moved."""
+    """Move the samples; return the target point of the step, the step length, and the moved samples."""
     problem, barrier = objective.problem, samples.complementarity() / samples.n_pairs
     tracked, rho = rows_of(samples.scores(), problem), rows_of(samples.rho, problem)
     diagonal, shift = samples.linearize(0.0)

@@ -1,4 +1,4 @@
-"""Functions of kernels kept as factors, ``f_m(x) = z_m(x)' v_m``: what a solution knows of new rows."""
+"""Functions of kernels as factors, ``f_m(x) = z_m(x)' v_m``, for predictions on new rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ class FactorFunctions:
         return self._evaluated(X, partial(_totals, self.n_targets)).T
 
     def active_contributions(self, X: TableLike) -> Array:
-        """Return what every active kernel adds to every function at new rows, (m, n, T)."""
+        """Return the contribution of every active kernel to every function at new rows, (m, n, T)."""
         if self.bank is not None and is_chunked(X):
             return self._of_new_rows.active_contributions(X)
         values = self._evaluated(X, _each)
@@ -97,13 +97,13 @@ class FactorFunctions:
 
     @cached_property
     def parts(self) -> tuple[KernelPart, ...]:
-        """The functions by themselves, as models keep them: they need neither the stack nor the rows."""
+        """The functions in the stored form of models, without stack or rows."""
         place = {int(m): slot for slot, m in enumerate(self.active)}
         return tuple(KernelPart(own.target, place[own.kernel], own.function(self.stack)) for own in self.components)
 
     @property
     def _of_new_rows(self) -> Expansion:
-        """The functions with the bank that reads new rows, without the training rows."""
+        """The functions with the bank for new rows, without the training rows."""
         assert self.bank is not None
         active = self.active
         bank = self.bank.take(active if active.size else [0])
@@ -111,7 +111,7 @@ class FactorFunctions:
         return Expansion(bank, active, len(self.bank), weights, parts=self.parts)
 
     def _evaluated(self, X: TableLike, gather: Callable[..., Array]) -> Array:
-        """Return what becomes of the functions at all rows, (..., n); they go where rows are."""
+        """Return the functions at all rows, (..., n), computed at the place of the rows."""
         if self.bank is not None:
             X = self.bank.table.values(Table.of(X), in_their_units=not self._prepared)
         rows = open_table(X, self.stack.table)
@@ -120,14 +120,14 @@ class FactorFunctions:
 
     @property
     def _prepared(self) -> bool:
-        """Whether the columns of the stack are a bank's, standardized; the units are the bank's where they are not."""
+        """Return whether the columns of the stack are standardized columns of a bank, with the units of the bank."""
         if self.bank is None:
             return False
         own, table = self.bank.table, self.stack.table
         return not (np.array_equal(own.column_means, table.center) and np.array_equal(own.column_scales, table.unit))
 
     def _units(self, column: int) -> tuple[float, float]:
-        """Return where a column of the stack is zero in the unit that it was given in, and what its own unit is."""
+        """Return the zero of a column of the stack in the original unit, and the unit."""
         if self.bank is None or not self._prepared:
             return 0.0, 1.0
         return float(self.bank.table.column_means[column]), float(self.bank.table.column_scales[column])
@@ -139,7 +139,7 @@ class FactorFunctions:
         return float(zero + unit * low), float(zero + unit * high)
 
     def shape_functions(self, column: int, grid: ArrayLike | None = None, *, target: int = 0) -> pd.DataFrame:
-        """Return what kernels of a single column alone add for the values, in the unit that it was given in."""
+        """Return the contribution of single-column kernels for values in the original unit."""
         table = self.stack.table
         if not 0 <= column < table.n_columns:
             raise InvalidInputError(f"column must be between 0 and {table.n_columns - 1}, got {column!r}.")
@@ -154,7 +154,7 @@ class FactorFunctions:
         return pd.DataFrame({"x": points, "effect": effect - float(density @ effect), "density": density})
 
     def surface(self, first: int, second: int, size: int = 40, *, target: int = 0) -> pd.DataFrame:
-        """Return what kernels of a pair of columns add for their values, without what every column adds by itself."""
+        """Return the contribution of two-column kernels for values, without the single-column effects."""
         table, pair = self.stack.table, tuple(sorted((first, second)))
         if first == second or not all(0 <= column < table.n_columns for column in pair):
             raise InvalidInputError(f"A pair is two different columns from 0 to {table.n_columns - 1}, got {pair}.")

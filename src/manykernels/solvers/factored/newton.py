@@ -45,7 +45,7 @@ LESS_DAMPING = 0.25  # after a whole step; as much more after a shorter one
 
 @dataclass
 class NewtonFit:
-    """A point, the slopes, the gap of the problem on its own factors, and the steps taken."""
+    """A point, the slopes, the gap of the factored problem, and the steps taken."""
 
     point: Point
     slopes: Array
@@ -59,7 +59,7 @@ class NewtonFit:
 
 @dataclass
 class Hessians:
-    """What is known of second derivatives: the rows they are summed over, and the quadratic made from them."""
+    """Cached second derivatives: the summed rows, and the quadratic."""
 
     rows: int
     model: Any = None
@@ -157,7 +157,7 @@ def in_bins(objective: FactoredObjective, rows: int) -> bool:
 def _advance_somehow(
     objective: FactoredObjective, point: Point, slopes: Array, gradient: Array, value: float, hessians: Hessians
 ) -> bool:
-    """Take a step; if none decreases the objective, try fresh curvatures, then more and more of safe ones."""
+    """Take a step; without decrease, try fresh curvatures, then increasingly safe ones."""
     loss = objective.loss
     here = loss.curvature(point.z)
     if here.definite:
@@ -228,7 +228,7 @@ def _advance(
 
 
 def kind_of(objective: FactoredObjective, curvature: Curvature, hessians: Hessians) -> type[Quadratic]:
-    """Return the kind of quadratic that the next step is taken on."""
+    """Return the kind of quadratic for the next step."""
     if hessians.descending and descends(objective, curvature, first_rows(objective), hessians.sweeps):
         return RowQuadratic
     if hessians.descending and in_bins(objective, hessians.rows):

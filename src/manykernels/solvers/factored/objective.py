@@ -40,7 +40,7 @@ class Coefficients:
 
     @classmethod
     def of(cls, kernels: Array, starts: Array, v: Array) -> Coefficients:
-        """Return a copy of those of the nonzero kernels."""
+        """Return a copy of the nonzero kernels."""
         alive = np.flatnonzero(np.add.reduceat(v != 0, starts[:-1])) if len(kernels) else np.zeros(0, dtype=np.int64)
         ranks = np.diff(starts)[alive]
         places = neighbors_from(starts[:-1][alive], ranks)
@@ -65,7 +65,7 @@ class Coefficients:
 
 
 def both(kernels: Array, others: Array) -> tuple[Array, Array]:
-    """Return where kernels in both lists stand in each."""
+    """Return the places of common kernels in both lists."""
     order = np.argsort(others)
     at = np.searchsorted(others, kernels, sorter=order)
     here = np.flatnonzero(at < len(others))
@@ -76,7 +76,7 @@ def both(kernels: Array, others: Array) -> tuple[Array, Array]:
 
 @dataclass
 class KnownCurvature:
-    """Products of factors under one curvature of the samples."""
+    """Products of factors under a fixed curvature of the samples."""
 
     factor_tol: float = 0.0  # what the factors leave of the trace
     single: bool = False  # whether products in single precision do: gradients are exact, steps go on until the gap is
@@ -95,13 +95,13 @@ class KnownCurvature:
     copied: Array = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def under(self, weights: Array) -> KnownCurvature:
-        """Return what is known under the weights: nothing if they differ from those before."""
+        """Return the cached products under equal weights, else empty."""
         if not np.array_equal(self.weights, weights):
             self.weights, self.slots, self.places, self.bases = weights, {}, {}, NO_BASES
         return self
 
     def let_go(self) -> None:
-        """Forget the products, which take as much as the factors."""
+        """Release the products, as large as the factors."""
         self.under(np.zeros(0)).hessian = np.zeros((0, 0))
 
     def eigenbases(
@@ -187,7 +187,7 @@ class KnownCurvature:
 
 
 def kernels_of(operators: Sequence[Any]) -> tuple[Array, Array]:
-    """Return the kernels (g,) of operators, and how many coefficients each has."""
+    """Return the kernels (g,) of operators, and their numbers of coefficients."""
     if len(operators) == 1:
         return operators[0].kernels, np.diff(operators[0].starts)
     ranks = [np.diff(one.starts) if len(one.kernels) > 1 else one.starts[1:] for one in operators]
@@ -234,7 +234,7 @@ class OutputOperator:
         return out
 
     def rows(self, index: Array) -> Array:
-        """Return rows of ``Z``, which all outputs have."""
+        """Return rows of ``Z``, common to all outputs."""
         return self.base.rows(index)
 
     def excess(self, v: Array) -> tuple[Array, Array]:
@@ -249,7 +249,7 @@ def is_matrix_free(operator: object) -> bool:
 
 
 def per_output(operators: Sequence[FactorOperator], problem: Problem) -> list[FactorOperator]:
-    """Return factors as the problem's vectors need them: of several outputs once for each."""
+    """Return factors repeated for every output, for the vectors of the problem."""
     return [OutputOperator(each, problem.n_targets) for each in operators] if problem.shared else list(operators)
 
 
@@ -296,7 +296,7 @@ class FactoredObjective:
 
     @cached_property
     def in_place(self) -> ColumnFactors | None:
-        """All factors together, where they are columns of the table that a product reads where they stand."""
+        """All factors together, as table columns readable in place."""
         stack: Any = self.problem.stack
         return ColumnFactors.of(stack.table, self.bases)
 
@@ -309,7 +309,7 @@ class FactoredObjective:
 
     @cached_property
     def constant(self) -> bool:
-        """Whether second derivatives are the same at all scores, and factors in memory: sums of them can be kept."""
+        """Whether second derivatives are independent of scores, with factors in memory, for cached sums."""
         quadratic = getattr(self.problem.loss, "linear_dual", False)
         return quadratic and all(isinstance(operator, (DenseOperator, ColumnFactors)) for operator in self.operators)
 
@@ -335,14 +335,14 @@ class FactoredObjective:
 
     @cached_property
     def apart(self) -> FactoredObjective:
-        """The same objective with an operator for every kernel, where one has all."""
+        """The same objective with an operator per kernel, if joined."""
         if self.in_place is None or len(self.bases) > 1:
             return self
         return FactoredObjective(self.problem, self.in_place.apart(), self.mu, self.center)
 
     @cached_property
     def rounded(self) -> FactoredObjective:
-        """The same objective on columns in single precision, where steps may be in that and factors are in place."""
+        """The same objective on columns in single precision, if permitted and in place."""
         own = self.in_place
         if own is None or not self.known.single:
             return self
@@ -351,7 +351,7 @@ class FactoredObjective:
         return FactoredObjective(self.problem, [factors], self.mu, self.center)
 
     def carried(self, old: Coefficients) -> Array:
-        """Return coefficients of other factors on these."""
+        """Return coefficients of other factors converted to the present factors."""
         return old.onto(self.kernels, self.penalty.starts, self.problem.n_targets)
 
     def scores(self, v: Array) -> Array:
@@ -368,7 +368,7 @@ class FactoredObjective:
         return out
 
     def settle(self, point: Point) -> None:
-        """Compute scores that stay with rows on workers anew: who loses them repeats this, not all steps before."""
+        """Compute the scores kept with rows on workers anew, a checkpoint against lost workers."""
         if isinstance(point.z, RowVector):
             point.z = self.scores(point.v) + point.b
 
@@ -397,28 +397,28 @@ class FactoredObjective:
 
     @property
     def products(self) -> float:
-        """Products that a row costs in a dense Hessian, which has a block for every output."""
+        """Products per row in a dense Hessian, with a block per output."""
         return float(self.rank) ** 2 / self.n_outputs
 
     @property
     def order(self) -> float:
-        """The order of a single matrix that takes as long to factorize as the blocks of all outputs."""
+        """The order of a single matrix of equal factorization cost."""
         return float(self.rank) / self.n_outputs ** (2.0 / 3.0)
 
     def totals(self, rho: Array) -> Array:
-        """Return the sums of scores' coefficients that intercepts see, (n_free,)."""
+        """Return the sums of score coefficients for the intercepts, (n_free,)."""
         if not self.n_free:
             return np.zeros(0)
         return rho.sum(axis=0) if self.problem.shared else np.array([float(rho.sum())])
 
     def intercepts(self, b: Array) -> Any:
-        """Return intercepts (n_free,) as points have them and as they are added to scores, zero if there are none."""
+        """Return intercepts (n_free,), also in the form added to scores, zero if none."""
         if self.problem.shared:
             return b if self.n_free else np.zeros(self.problem.n_targets)
         return float(b.sum())
 
     def balanced(self, rho: Array) -> Array:
-        """Return dual coefficients near ``rho`` that intercepts allow."""
+        """Return dual coefficients near ``rho`` feasible for the intercepts."""
         return self.problem.bound.balanced(rho, sums=self.problem.fit_intercept)
 
     def settle_intercept(self, point: Point) -> Array:
@@ -472,7 +472,7 @@ def settled(loss: ScoreFunction, z: Array) -> tuple[Array, float, Array]:
 
 
 def _intercept_steps(loss: ScoreFunction, z: Array, total: float) -> Iterator[float]:
-    """Yield steps to try: Newton's, then those of the curvature bound, shorter and shorter."""
+    """Yield steps to try: Newton's, then increasingly short steps of the curvature bound."""
     curvature = loss.curvature(z).total
     if curvature > 0:
         yield -total / curvature

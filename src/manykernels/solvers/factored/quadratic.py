@@ -35,7 +35,7 @@ JUST_AHEAD = 1e-9  # of a step: groups that leave zero have a slope there
 
 @dataclass(frozen=True)
 class Expansion:
-    """The loss to second order at a point of an objective: what a Newton step minimizes, with the penalty."""
+    """The loss to second order at a point of an objective, for a Newton step with the penalty."""
 
     objective: FactoredObjective
     point: Point
@@ -46,7 +46,7 @@ class Expansion:
 
 @dataclass
 class Position:
-    """Coefficients, and what follows them linearly; of a step, the changes of all four."""
+    """Coefficients, with the linearly dependent quantities; for a step, the changes of all four."""
 
     v: Array
     slopes: Array  # of the quadratic, in coefficients or in scores
@@ -59,7 +59,7 @@ class Position:
         return self.v, self.slopes, self.change, self.shift
 
     def copy(self) -> Position:
-        """Return a copy that does not change as the position moves."""
+        """Return an independent copy."""
         return Position(*map(np.copy, self.arrays))
 
     def add(self, step: Position, size: float = 1.0) -> None:
@@ -85,7 +85,7 @@ class Quadratic(abc.ABC):
 
     @classmethod
     def of(cls, objective: FactoredObjective, curvature: Curvature, rows: int) -> Any:
-        """Return the quadratic of an objective, summed over about so many rows where it is a sum over rows."""
+        """Return the quadratic of an objective, summed over a sample of rows if separable over rows."""
         kind: Any = cls
         return kind(objective, curvature)
 
@@ -98,18 +98,18 @@ class Quadratic(abc.ABC):
 
     @abc.abstractmethod
     def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
-        """Let all groups, or those not zero, take turns; return the squared move of scores, and a gap."""
+        """Update all or only nonzero groups in turn; return the squared move of scores, and a gap."""
 
     @abc.abstractmethod
     def image(self, step: Position) -> Array:
-        """Return the change of scores, or of coefficients, whose product with slopes is the change of the quadratic."""
+        """Return the dual image of a step, for the change of the quadratic as a product with slopes."""
 
     def step_jointly(self, at: Position, tol: float) -> bool:
         """Move all groups not zero together; return whether the gap is at most ``tol`` now."""
         return False
 
     def length(self, at: Position, step: Position) -> float:
-        """Return the multiple of a step, in [0, 1], that leads to the minimum on the line."""
+        """Return the minimizing multiple of a step, in [0, 1]."""
         image = self.image(step)
         return line_minimum(self.penalty, at.v, step.v, inner(at.slopes, image), inner(step.slopes, image))
 
@@ -144,7 +144,7 @@ class Quadratic(abc.ABC):
 
 
 def combined_step(past: list[tuple[Array, Position]]) -> Position:
-    """Return the step to the combination of past positions whose moves in a sweep, combined alike, are the shortest."""
+    """Return the step to the combination of past positions with the shortest combined moves."""
     moves, positions = zip(*past, strict=True)
     parts = shortest_combination(np.array(moves))
     parts[-1] -= 1.0  # the last position, from which the step begins
@@ -152,14 +152,14 @@ def combined_step(past: list[tuple[Array, Position]]) -> Position:
 
 
 def _combined(parts: Array, arrays: tuple[Array, ...]) -> Array:
-    """Return the sum of multiples of arrays, which are precise unchanged."""
+    """Return the linear combination of arrays, in their precision."""
     rows = np.array(arrays)
     found = parts.astype(rows.dtype, copy=False) @ rows.reshape(len(rows), -1)
     return np.asarray(found.reshape(rows.shape[1:]))
 
 
 def line_minimum(penalty: GroupPenalty, v: Array, step: Array, linear: float, square: float) -> float:
-    """Return the step size in [0, 1] that minimizes ``linear s + square s^2 / 2 + Omega(v + s step)``, roughly."""
+    """Return the step size in [0, 1] that approximately minimizes ``linear s + square s^2 / 2 + Omega(v + s step)``."""
     heads = penalty.starts[:-1]
     base, cross, ahead = np.add.reduceat(np.array([v * v, v * step, step * step]), heads, axis=1)
 

@@ -132,7 +132,7 @@ def add_products(code: Array, slopes: Array, table: Array, sums: Array, out: Arr
 
 @compiled(fastmath=FAST)
 def turn(basis: Array, x: Array, back: bool, out: Array) -> None:
-    """Set ``out`` to coordinates in an eigenbasis (n, r) of blocks of r coordinates, or back from it."""
+    """Set ``out`` to coordinates in an eigenbasis (n, r) of blocks of r coordinates, or the inverse."""
     order = basis.shape[1]
     out[:] = 0.0
     for j in range(out.size):
@@ -146,7 +146,7 @@ def turn(basis: Array, x: Array, back: bool, out: Array) -> None:
 
 @compiled(fastmath=FAST)
 def set_moves(step: Array, table: Array, answer: Array, out: Array) -> None:
-    """Set ``out`` (T, B) to what a step changes of scores in every bin."""
+    """Set ``out`` (T, B) to the change of scores in every bin by a step."""
     bins, rank = table.shape
     for t in range(out.shape[0]):
         follows = 0.0
@@ -213,7 +213,7 @@ def sweep_columns(
 
 
 class BinQuadratic(Quadratic):
-    """Rounded factors of a working set under one curvature, which the steps of a solve share."""
+    """Rounded factors of a working set under a fixed curvature, shared by the steps of a solve."""
 
     most_sweeps = sweeps_of_some = 40
 
@@ -282,7 +282,7 @@ class BinQuadratic(Quadratic):
         return gram, answers.reshape(outputs, -1)
 
     def step(self, here: Expansion, tol: float) -> tuple[Array, Any, Array]:
-        """Minimize the quadratic model at a point, whose gradient is without rounding."""
+        """Minimize the quadratic model at a point with an exact gradient."""
         objective, point, slopes, gradient = here.objective, here.point, here.slopes, here.gradient
         assert gradient is not None
         v, own = point.v.copy(), np.array(np.atleast_2d(slopes.T), dtype=np.float64, order="C")
@@ -295,7 +295,7 @@ class BinQuadratic(Quadratic):
         return at.v, moves, objective.scores(step) + moves
 
     def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
-        """Let kernels that are alone on their columns take turns, then those that share one, together."""
+        """Update kernels alone on their columns in turn, then kernels with shared columns jointly."""
         terms, missing = (self._weights, self._shares), self._missing
         moved, turned = sweep_columns(self._alone, terms, self.penalty.shape, missing, everything, at.v, at.slopes)
         for column in self._columns:
@@ -305,7 +305,7 @@ class BinQuadratic(Quadratic):
         return moved, float(np.sqrt(turned) * self.penalty.norms(at.v).sum())
 
     def image(self, step: Position) -> Array:
-        """Return how far slopes say that scores moved, but for what the multinomial loss does not see."""
+        """Return the move of scores by slopes, without the null space of the multinomial loss."""
         return np.divide(step.slopes, self._weights, out=np.zeros_like(step.slopes), where=self._weights > 0)
 
 
@@ -391,7 +391,7 @@ class LevelColumn:
         return np.asarray((b[:, None] * self._sums).ravel())
 
     def _shift(self, p: Array, x: Array) -> Array:
-        """Return the best ``b`` where the penalty acts as the ridge term that it is at ``x``; zero at zero."""
+        """Return the best ``b`` for a penalty replaced by the ridge term at ``x``; zero at zero."""
         if not x.any():
             return np.zeros(len(self._sums))
         inverse = 1.0 / (self._sizes.ravel() + PenaltyCurve.at(self._penalty, x).pull)

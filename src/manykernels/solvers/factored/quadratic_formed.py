@@ -69,7 +69,7 @@ def on_ridge(p: Array, eigenvalues: Array, G: Array, kappa: float, mu: Array, A:
 
 @compiled()
 def cone_minimizer(p: Array, eigenvalues: Array, G: Array, own: Any, mu: Array, out: Array) -> None:
-    """Set ``out`` to the minimizer of a single group in the cone; arguments are those of `group_minimizer`."""
+    """Set ``out`` to the minimizer of a single group in the cone, with the arguments of `group_minimizer`."""
     a, c, b = own[:3]
     pull, widest = np.empty(p.size), eigenvalues[0]
     for j in range(p.size):
@@ -113,7 +113,7 @@ def cone_minimizer(p: Array, eigenvalues: Array, G: Array, own: Any, mu: Array, 
 
 @compiled()
 def sweep_cones(H: Array, eigenvalues: Array, cones: Any, shape: Any, outside: float, v: Array, r: Array) -> None:
-    """One sweep over groups as `group_penalty.sweep` makes it, those with rows of inequalities in their cones."""
+    """Run a sweep over groups like `group_penalty.sweep`, with inequality groups in their cones."""
     (starts, rows, row_starts, mu), (_, _, power, q, _, coupled), new = cones, shape, np.empty(v.size)
     total = sum_of_powers(starts, power, q, outside, v) if coupled else outside
     for m in range(power.size):
@@ -166,7 +166,7 @@ class Cones:
                 yield m, slice(low, high), self.own[m]
 
     def rests(self, v: Array, pulls: Array) -> Array:
-        """Return what is left of negative subgradients ``pulls`` once multipliers of the inequalities that hold act."""
+        """Return the remaining negative subgradients ``pulls`` after multipliers of the active inequalities."""
         out = pulls.copy()
         for _, own, G in self._groups():
             rows = held(G, v[own])
@@ -198,7 +198,7 @@ class Cones:
 
 
 def _turned(G: Array | None, low: int, blocks: Sequence[tuple[int, int, Array]]) -> Array:
-    """Return the inequalities of the group that begins at ``low`` for coordinates in an eigenbasis."""
+    """Return the inequalities of the group at ``low`` for coordinates in an eigenbasis."""
     if G is None:
         return np.zeros((0, 1))
     out = np.array(G, dtype=np.float64)
@@ -318,7 +318,7 @@ class FormedQuadratic(Quadratic):
         self._cones = Cones(penalty.cones, penalty.starts, alone) if penalty.coned else None
 
     def _turned(self, V: Array, *, back: bool = False) -> Array:
-        """Return coordinates (T, r) in the eigenbases, or back from them."""
+        """Return coordinates (T, r) in the eigenbases, or the inverse."""
         out = V.copy()
         for low, high, basis in self._bases:
             turn = basis.swapaxes(1, 2) if back else basis
@@ -326,7 +326,7 @@ class FormedQuadratic(Quadratic):
         return out
 
     def _rotate(self, v: Array, *, back: bool = False) -> Array:
-        """Return coordinates as the quadratic has them, or back from there."""
+        """Return coordinates in the basis of the quadratic, or the inverse."""
         here, there = (self._place, self._given) if back else (self._given, self._place)
         V, out = v[here], np.empty(there.size)
         if self._shares is not None and not back:
@@ -344,7 +344,7 @@ class FormedQuadratic(Quadratic):
         return out
 
     def _between(self, V: Array) -> Array:
-        """Return what is between blocks times coordinates (T - 1, r)."""
+        """Return the coupling between blocks times coordinates (T - 1, r)."""
         assert self._shares is not None
         return self._turned(self._shares.product(self._turned(V, back=True).T).T)
 
@@ -372,7 +372,7 @@ class FormedQuadratic(Quadratic):
         return v, shift, objective.scores(v - point.v) + shift
 
     def target(self, objective: FactoredObjective, point: Point, gradient: Array, tol: float) -> tuple[Array, Any]:
-        """Return coefficients and the shift of intercepts that minimize the quadratic model at a point."""
+        """Return coefficients and the shift of intercepts at the minimum of the quadratic model."""
         none = np.zeros(objective.n_free)  # intercepts begin where their slopes are zero
         start, slope = np.append(point.v, none), np.append(gradient, none)
         target, end = self.solve(start, slope, tol)
@@ -405,7 +405,7 @@ class FormedQuadratic(Quadratic):
         return step.v
 
     def step_jointly(self, at: Position, tol: float) -> bool:
-        """Take Newton steps on the nonzero groups, if these are the same as before the last sweep."""
+        """Take Newton steps on the nonzero groups, if stable since the last sweep."""
         if not self._settled:
             return False
         for _ in range(len(self.penalty.starts)):  # as long as each ends at a group
@@ -418,7 +418,7 @@ class FormedQuadratic(Quadratic):
         return Position(d, self._product(d), NOTHING, 0.0)
 
     def _take_turns(self, at: Position) -> None:
-        """Let every group take the turn, some times; of blocks alone, and then as far that way as the whole falls."""
+        """Update every group in turn, several times; on blocks alone, followed by a line search."""
         w, rows = at.v.copy(), at.slopes[self._place]
         for _ in range(TURNS):
             if self._cones is None:
@@ -435,7 +435,7 @@ class FormedQuadratic(Quadratic):
         return self.penalty.violation(v, r, None if self._cones is None else self._cones.rests)
 
     def _leave_zero(self, at: Position) -> None:
-        """Move all groups at zero along their smallest subgradients together: each by itself may be held back."""
+        """Move all groups at zero along their smallest subgradients together, against mutual blocking."""
         penalty, norms = self.penalty, self.penalty.norms(at.v)
         sizes = penalty.norms(at.slopes)
         excess = np.where(norms > 0, 0.0, penalty.excess(norms, sizes))
@@ -444,7 +444,7 @@ class FormedQuadratic(Quadratic):
             self.advance(at, self._along(-np.repeat(shares, np.diff(penalty.starts)) * at.slopes))
 
     def _end_at_zero(self, at: Position) -> None:
-        """Set the groups of a norm to zero together where that gains: in turn they never get there."""
+        """Set the groups of a norm to zero together if the objective decreases."""
         sizes = np.diff(self.penalty.starts)
         for members in self.penalty.joint_norms:
             passed = np.where(np.repeat(members, sizes), at.v, 0.0)
@@ -452,7 +452,7 @@ class FormedQuadratic(Quadratic):
                 self._jump(at, self._along(-passed))
 
     def _jump(self, at: Position, step: Position) -> bool:
-        """Take a whole step if that gains; return whether it does."""
+        """Take a whole step if the objective decreases; return whether taken."""
         ahead = self.penalty.value(at.v + step.v) - self.penalty.value(at.v)
         if gains := float((at.slopes + 0.5 * step.slopes) @ step.v) + ahead < 0.0:
             at.add(step)
@@ -469,7 +469,7 @@ class FormedQuadratic(Quadratic):
             return None
 
     def _newton_step(self, at: Position) -> bool:
-        """Take a Newton step to the minimum on the line; return whether that is where a group becomes zero."""
+        """Take a Newton step to the minimum on the line; return whether a group reached zero."""
         direction = self._newton_direction(at.v, at.slopes)
         if direction is None:
             return False
@@ -481,7 +481,7 @@ class FormedQuadratic(Quadratic):
         return False
 
     def _newton_direction(self, v: Array, r: Array) -> Array | None:
-        """Return the Newton step of the nonzero groups, along faces of cones; None if rounding forbids it."""
+        """Return the Newton step of the nonzero groups, along faces of cones; None for a singular system."""
         curve = PenaltyCurve.at(self.penalty, v)
         step, slope = np.zeros_like(v), r + curve.gradient
         if self._cones is None:
@@ -498,7 +498,7 @@ class FormedQuadratic(Quadratic):
         return step
 
     def _conjugate_direction(self, right: Array, factor: CurvedBlocks, curve: PenaltyCurve) -> Array:
-        """Solve with the whole of the second derivatives by conjugate gradients, which the blocks precondition."""
+        """Solve with the full second derivatives by block-preconditioned conjugate gradients."""
 
         def product(d: Array) -> Array:
             return (self._product(d) + curve.product(d)) * curve.free

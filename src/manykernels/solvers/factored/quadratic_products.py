@@ -92,7 +92,7 @@ def conjugate_step(
 
 
 class ProductQuadratic(Quadratic):
-    """One quadratic for every column, and products with all."""
+    """A quadratic for every column, and products with all."""
 
     most_sweeps, sweeps_of_some, sweeps_apart = 3 * SWEEPS_A_CYCLE, SWEEPS_A_CYCLE, SWEEPS_A_CYCLE
 
@@ -152,11 +152,11 @@ class ProductQuadratic(Quadratic):
         return left <= tol
 
     def _at_rest(self, slopes: Array) -> Any:
-        """Return the shift of intercepts that takes their share of the slopes away."""
+        """Return the shift of intercepts that removes their share of the slopes."""
         return shift_to_rest(self._objective, slopes, self._totals)
 
     def _length(self, block: Block, slopes: Array, old: Array, new: Array, image: Array) -> float:
-        """Return how far to go from old to new: a block's sampled Hessian misses the curvature of other rows."""
+        """Return the step length from old to new, since the sampled Hessian of a block misses curvature."""
         penalty = block.problem.penalty
         gain = -inner(slopes, image) - penalty.value(new) + penalty.value(old)
         square = self._curvature.square(image)
@@ -169,12 +169,12 @@ class ProductQuadratic(Quadratic):
 
 
 def shift_to_rest(objective: FactoredObjective, slopes: Array, totals: Array) -> Any:
-    """Return the shift of intercepts after which slopes sum to zero, where curvatures sum to ``totals``."""
+    """Return the shift of intercepts for zero slope sums, given curvature sums ``totals``."""
     return objective.intercepts(-objective.totals(slopes) / np.where(totals > 0, totals, np.inf))
 
 
 class Block:
-    """A quadratic of some operators' own; the Hessian may be of an earlier point, since slopes are always exact."""
+    """A quadratic for some operators; the Hessian may be outdated, since slopes are always exact."""
 
     def __init__(self, objective: FactoredObjective, slots: slice, curvature: Curvature) -> None:
         self.operators: list[FactorOperator] = objective.operators[slots]
@@ -199,7 +199,7 @@ class Block:
         return FormedQuadratic(hessian, penalty)
 
     def add_scores(self, v: Array, out: Array) -> None:
-        """Add what coefficients of the operators make of scores."""
+        """Add the scores of coefficients of the operators."""
         for operator, part in zip(self.operators, np.split(v, self._ends), strict=True):
             operator.add_scores(part, out)
 
@@ -223,7 +223,7 @@ def blocks_of(objective: FactoredObjective, curvature: Curvature) -> list[Block]
 
 
 def turn_of(operator: Any) -> type[Block] | None:
-    """Return the kind of block of an operator that is for products only, None of one that has a Hessian."""
+    """Return the kind of block of a product-only operator, None for an operator with a Hessian."""
     if not is_matrix_free(operator):
         return None
     return LevelBlock if getattr(getattr(operator, "base", operator), "level_columns", 0) else FreeBlock
@@ -294,7 +294,7 @@ class ScaledProblem:
         self.sizes, self.penalty, self._share = sizes, penalty, share
 
     def solve(self, v: Array, gradient: Array, tol: float, outside: float | Array | None = None) -> tuple[Array, Array]:
-        """Return the minimum from ``v``, at which the quadratic has the gradient, and the gradient there."""
+        """Return the minimum from ``v`` with a known gradient, and the gradient at the minimum."""
         if outside is not None:
             self.penalty = replace(self.penalty, outside=outside)
         new = self.penalty.minimizer(gradient - self.sizes * v, self.sizes)

@@ -37,7 +37,7 @@ ENOUGH = 3.0  # times the gap asked for: a sweep that is thought to leave less e
 
 @compiled(fastmath=FAST)
 def set_image(Z: Array, places: Array, basis: Array, step: Array, sizes: Array, image: Array) -> None:
-    """Set ``image`` (N,) to what a group's step in the basis changes of scores; ``sizes`` (r,) is overwritten."""
+    """Set ``image`` (N,) to the change of scores by the basis step of a group; ``sizes`` (r,) is overwritten."""
     for k in range(sizes.size):
         sizes[k] = 0.0
         for j in range(step.size):
@@ -104,7 +104,7 @@ def sweep_rows(
 
 @compiled(fastmath=FAST)
 def answer_sums(of_shifts: Array, curved: Any, slopes: Array, change: Array, shift: Array) -> None:
-    """Move intercepts to where sums of slopes are zero, and scores and slopes (T, N) with them."""
+    """Move intercepts to zero slope sums, with scores and slopes (T, N)."""
     sums, image = np.zeros(shift.size), np.empty_like(slopes)
     for t in range(shift.size):
         for i in range(slopes.shape[1]):
@@ -121,7 +121,7 @@ def answer_sums(of_shifts: Array, curved: Any, slopes: Array, change: Array, shi
 
 
 class RowQuadratic(Quadratic):
-    """The factors of a working set in the eigenbases of one curvature, which the steps of a solve share."""
+    """The factors of a working set in the eigenbases of a curvature, shared by the steps of a solve."""
 
     most_sweeps = 15  # what they do not come to by then, gradients do
     sweeps_of_some = 3  # groups that enter late take all others along
@@ -155,7 +155,7 @@ class RowQuadratic(Quadratic):
         return lambda r: self.turned(scale * self.turned(r), back=True)
 
     def _response(self, objective: FactoredObjective) -> Array:
-        """Return the shifts of scores (T, T) that sums of slopes of all outputs ask for."""
+        """Return the response of the score shifts (T, T) to slope sums of all outputs."""
         ones = np.ones(self._Z.shape[1], dtype=self._Z.dtype)
         moves = [np.outer(row, ones).astype(ones.dtype) for row in np.eye(objective.n_outputs)]
         totals = [self._product(own).sum(axis=1, dtype=np.float64) for own in moves]
@@ -168,7 +168,7 @@ class RowQuadratic(Quadratic):
         return out
 
     def turned(self, v: Array, *, back: bool = False) -> Array:
-        """Return coefficients in the eigenbases, or back from them."""
+        """Return coefficients in the eigenbases, or the inverse."""
         (groups, most, _), (place, slots) = self.bases.shape, self._slots
         parts, out = np.zeros((groups, len(place), most)), np.empty_like(v)
         parts.reshape(-1)[slots] = v[place]
@@ -187,7 +187,7 @@ class RowQuadratic(Quadratic):
         return step.change.astype(np.float64, copy=False)
 
     def step(self, here: Expansion, tol: float) -> tuple[Array, Any, Array]:
-        """Minimize the quadratic model at a point; groups that act on each other move together at the end."""
+        """Minimize the quadratic model at a point; coupled groups move together at the end."""
         objective, point, slopes, curvature = here.objective, here.point, here.slopes, here.curvature
         own = np.array(np.atleast_2d(slopes.T), dtype=self._Z.dtype, order="C")
         at = Position(self.turned(point.v), own, np.zeros_like(own), np.zeros(len(self._of_shifts)))

@@ -33,7 +33,7 @@ MOST_NAMES = 3
 
 
 def advice_on_factors(problem: Problem, state: State, tol: float) -> str:
-    """Return which kernels have too coarse factors and what would help; empty if not what keeps the gap."""
+    """Return the kernels with too coarse factors and a remedy; empty if unrelated to the gap."""
     stack = cast("FactoredStack", problem.stack)
     if state.objective is None:
         return ""
@@ -180,12 +180,12 @@ class FactoredNewton(Solver):
 
     @classmethod
     def preference(cls, problem: Problem) -> str:
-        """Return why it is to be taken for kernels held as factors; it is asked about no others."""
+        """Return the reason to prefer the solver for kernels held as factors."""
         return "the kernels are held as factors, and nothing that it does grows with the square of the rows"
 
     @classmethod
     def refusals_of(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
-        """Return why the loss or penalty cannot be solved on factors, in words; empty if it can."""
+        """Return the reason why the loss or penalty is unsupported on factors, in words; empty if supported."""
         try:
             check_smoothable(loss)
             GroupPenalty.of(regularizer, np.array([0, 1]), np.ones(1))
@@ -194,7 +194,7 @@ class FactoredNewton(Solver):
         return []
 
     def initialize(self, problem: Problem, start: Model) -> Any:
-        """Return the rounds of the working set; see `_models`, which reads them."""
+        """Return the rounds of the working set, consumed by `_models`."""
         return self._working_set(problem).rounds()
 
     def _working_set(self, problem: Problem) -> FactoredWorkingSet:
@@ -231,7 +231,7 @@ class FactoredNewton(Solver):
         return self._ended(problem, run, work)
 
     def _ended(self, problem: Problem, run: Run[Solution], work: FactoredWorkingSet) -> Solution:
-        """Return the best model of a run, with the functions, and what keeps it from a smaller gap."""
+        """Return the best model of a run, with the functions, and the obstacle to a smaller gap."""
         proved, held = work.proved, run.best.state.best
         if proved is not None and held is not None and proved.value > held.value:  # by a round after that of the model
             run.prove(certified_model(work.problem, replace(run.best.state, best=proved), run.best.passes))

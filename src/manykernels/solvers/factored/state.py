@@ -1,4 +1,4 @@
-"""What the loop of working sets keeps: records of rounds, where it stands, functions of kernels, where others begin."""
+"""State of the working-set loop: history, current point, functions of kernels, warm starts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Component:
     target: int = 0
 
     def each(self, n_targets: int) -> Iterator[Component]:
-        """Yield the functions of all targets, whose coefficients are here in turn."""
+        """Yield the functions of all targets, from coefficients in turn."""
         if n_targets == 1:
             yield self
             return
@@ -42,7 +42,7 @@ class Component:
             yield replace(self, coefficients=part, target=target)
 
     def function(self, stack: FactoredStack) -> KernelFunction:
-        """Return the function itself, which needs neither the stack nor the rows."""
+        """Return the function, independent of stack and rows."""
         if self.tol is None:
             return stack.expansion(self.kernel, self.coefficients)
         return stack.function(self.kernel, self.coefficients, self.tol)
@@ -55,7 +55,7 @@ class Component:
 
 @dataclass(frozen=True)
 class ExactContinuation:
-    """What N x N matrices made of a problem: their solution, and what of it the loop on factors goes on with."""
+    """Result of N x N matrices for a problem: the solution, and the part for the continuation on factors."""
 
     solution: Solution
     components: tuple[Component, ...]  # its functions
@@ -67,7 +67,7 @@ class ExactContinuation:
 
 @dataclass(frozen=True)
 class Round:
-    """One certified point: what the history of a fit is made of."""
+    """A certified point: an entry of the history of a fit."""
 
     round: int
     elapsed_s: float
@@ -85,7 +85,7 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class DualPass:
-    """Dual coefficients with what a pass over all kernels found: no penalty plays a part, so others may use it."""
+    """Dual coefficients with the results of a pass over all kernels, valid for any penalty."""
 
     problem: Problem
     rho: Array
@@ -93,11 +93,11 @@ class DualPass:
     growth: Array | None = None  # (M,): of dual norms, beside the threshold's fall, since the strength before
 
     def is_of(self, stack: FactoredStack) -> bool:
-        """Whether it is of the same rows and kernels."""
+        """Return whether rows and kernels are the same."""
         return bool(self.problem.stack.is_twin_of(stack))
 
     def serves(self, problem: Problem) -> bool:
-        """Whether another problem differs from that of the pass by the penalty at most."""
+        """Return whether another problem differs at most by the penalty."""
         own = self.problem
         return (
             problem.stack.is_twin_of(own.stack)
@@ -153,7 +153,7 @@ NOT_KEPT: dict[str, Any] = {"before": None, "certified": None, "samples": None, 
 
 @dataclass(frozen=True)
 class Start:
-    """What a fit of another problem on the same stack begins with: small, but for N x N matrices if there are any."""
+    """Warm start of another problem on the same stack: small, except for optional N x N matrices."""
 
     kernels: Array  # (g,) int
     coefficients: Coefficients  # of the factors of these kernels
@@ -192,7 +192,7 @@ class Start:
 
     @classmethod
     def of(cls, state: State) -> Start | None:
-        """Return where a state stands; None after N x N matrices of few rows, which are evaluated anew."""
+        """Return the summary of a state; None after N x N matrices of few rows, cheap to evaluate anew."""
         if state.matrices is not None:
             none = Coefficients(np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(0))
             return cls(state.kernels, none, state.point.b, state.factor_tol, state.mu, state.matrices)
@@ -218,7 +218,7 @@ class Start:
 
 
 def components_of(state: State) -> Sequence[Component]:
-    """Return the functions of the kernels whose coefficients are not zero, in the bank's order."""
+    """Return the functions of the kernels with nonzero coefficients, in the order of the bank."""
     if state.exact is not None:
         return state.exact.components
     if state.objective is None:

@@ -1,4 +1,4 @@
-"""The problem on a working set in N x N matrices, as far as factors do not do: what it takes, the solution."""
+"""The problem on a working set in N x N matrices, in place of factors: cost, and solution."""
 
 from __future__ import annotations
 
@@ -139,23 +139,23 @@ class WorkingMatrices:
         self._begun = model
 
     def over(self, problem: Problem) -> WorkingMatrices:
-        """Return the same matrices for another problem on the same kernels and rows, which begins where this one is."""
+        """Return the same matrices for another problem on the same kernels and rows, with a warm start."""
         other = copy(self)
         other.problem, other.stack = problem, cast("FactoredStack", problem.stack)
         return other
 
     @property
     def kernels(self) -> Array:
-        """The kernels, in the order of the matrices: those held whole first."""
+        """The kernels, in the order of the matrices: whole matrices first."""
         return np.concatenate([np.array(self.whole, dtype=np.int64), *(kernels for kernels, *_ in self._factors)])
 
     @property
     def allowed(self) -> int:
-        """Bytes that may be had."""
+        """Available bytes."""
         return allowed_bytes(self.stack)
 
     def needed(self, kernels: Sequence[int]) -> int:
-        """Return the bytes of the matrices of the kernels, beside those held, and of a solver on them."""
+        """Return the bytes of the matrices of the kernels, beside existing ones, and of a solver."""
         n = self.stack.n_samples
         count = len(self.whole) + sum(1 for m in kernels if self._goes_whole(int(m)))
         # A solver for several outputs factorizes one matrix for each, but for squares.
@@ -166,7 +166,7 @@ class WorkingMatrices:
         return matrix_first(self.stack, kernel) or self.stack.left_over(kernel, MATRIX_FACTORS) > 0
 
     def add(self, kernels: Sequence[int]) -> None:
-        """Take kernels in; each is evaluated once."""
+        """Add kernels, evaluated once."""
         new = [int(m) for m in kernels]
         whole = [m for m in new if self._goes_whole(m)]
         # New lists: those that `over` shares stay as they are.
@@ -188,7 +188,7 @@ class WorkingMatrices:
         return out
 
     def solve(self, tol: float, time_limit: float) -> ExactContinuation:
-        """Solve, from the solution before; functions are those of factors where these are fine enough."""
+        """Solve, from the last solution; sufficiently accurate factors supply the functions."""
         kernels = self.kernels
         n = self.stack.n_samples
         ranks = [np.diff(starts) for _, starts, _ in self._factors]
@@ -207,7 +207,7 @@ class WorkingMatrices:
         return result_of(self.problem, self.stack, solution, kernels, set(self.whole))
 
     def _started(self, own: Problem, kernels: Array) -> Solution | None:
-        """Return the solution on fewer kernels, or what factors came to, as one on these."""
+        """Return the solution on fewer kernels, or of factors, extended to the present kernels."""
         if self._solution is None:
             if self._begun is None:
                 return None

@@ -139,7 +139,7 @@ class FactoredWorkingSet:
         return problem.empirical_loss(problem.constant_scores(problem.best_constant))
 
     def empty(self) -> State:
-        """Return the model without kernels, certified: all that there is when a run ends before the first round."""
+        """Return the certified model without kernels, the result of a run ended before the first round."""
         state = self._start()
         rho, z = feasible(self.problem, state.slopes, state.point.z)
         state.best = dual_bound(self.problem, rho, z, self.stack.quads(rho))
@@ -172,7 +172,7 @@ class FactoredWorkingSet:
     def _certify(
         self, state: State, slopes: Array, known: Quads | None = None, served: DualPass | None = None
     ) -> DualBound:
-        """Return the bound that slopes prove, or a pass made under another penalty, and keep the best."""
+        """Return the bound from slopes, or from a pass under another penalty, and keep the best."""
         if served is not None:
             rho, quads, z = served.rho, served.quads, state.point.z
         else:
@@ -186,7 +186,7 @@ class FactoredWorkingSet:
         return bound
 
     def _balanced(self, state: State, slopes: Array) -> tuple[Array, Array]:
-        """Return feasible dual coefficients from slopes, and scores behind them: steps may have made them feasible."""
+        """Return feasible dual coefficients from slopes, and the scores."""
         if state.products is not None and slopes is state.slopes and not self.problem.unpenalized.size:
             return self.problem.bound.inside(state.products[0]), state.products[2]
         return feasible(self.problem, slopes, state.point.z)
@@ -230,7 +230,7 @@ class FactoredWorkingSet:
         return np.unique(kernels), bool(finer and not whole and state.smoothing_gap < 0.5 * gap)
 
     def _grow(self, state: State, kernels: Array, finer: bool, gap: float) -> None:
-        """Take the factors of the next working set, and go on from the coefficients of the present one."""
+        """Take the factors of the next working set, and continue from the present coefficients."""
         if finer:  # a hundredth of the share of the trace that they leave, a tenth near the gap asked for
             nearly = gap <= 5.0 * self.tol * self._size(state)
             state.factor_tol = max(state.factor_tol * (0.1 if nearly else 0.01), 1e-13)
@@ -271,7 +271,7 @@ class FactoredWorkingSet:
         return np.broadcast_to(self.problem.regularizer.threshold(norms), norms.shape)
 
     def _used(self, state: State, bound: DualBound) -> Array:
-        """Return the kernels that stay: with coefficients, or still violating."""
+        """Return the remaining kernels: with coefficients, or still violating."""
         if state.objective is None:
             return state.kernels
         stay = self._alive(state) | (bound.low[state.kernels] > self._threshold(state)[state.kernels])
@@ -280,14 +280,14 @@ class FactoredWorkingSet:
         return state.kernels[stay]
 
     def _alive(self, state: State) -> Array:
-        """Return which kernels of the working set have coefficients not zero."""
+        """Return the kernels of the working set with nonzero coefficients."""
         assert state.objective is not None
         norms = np.zeros(self.problem.n_kernels)
         norms[state.objective.kernels] = state.objective.penalty.norms(state.point.v)
         return norms[state.kernels] > 0
 
     def _entering(self, state: State, bound: DualBound, used: Array, gap: float) -> Array:
-        """Return the kernels missing most; few of those with which every product reads all rows."""
+        """Return the most violating kernels; few if every product reads all rows."""
         kernels = self._missing(state, bound, used, gap)
         if self.stack.few_columns:
             return kernels
@@ -351,7 +351,7 @@ class FactoredWorkingSet:
         return fit.steps >= NEWTON_STEPS
 
     def _take(self, state: State, fit: NewtonFit) -> None:
-        """Go on from what steps came to."""
+        """Continue from the result of steps."""
         assert state.objective is not None
         state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
         state.products = fit.rho, fit.adjoint, fit.z
@@ -370,14 +370,14 @@ class FactoredWorkingSet:
         return self.time_limit - (time.perf_counter() - self._started)
 
     def _short(self, state: State, bound: DualBound) -> bool:
-        """Whether the kernel in use that violates most should have more landmarks than the factor may have."""
+        """Return whether the most violating used kernel needs more landmarks than allowed."""
         if state.objective is None:
             return False
         used = state.kernels[self._alive(state)]
         return len(used) > 0 and self.stack.left_over(int(used[np.argmax(bound.low[used])]), state.factor_tol) > 0
 
     def _room_for_landmarks(self, kernels: Array) -> bool:
-        """Return whether factors of all the kernels may have as many landmarks as the finest ones have."""
+        """Return whether factors of all the kernels may have the largest number of landmarks."""
         return 8 * FINE_ENTRIES * len(kernels) <= min(allowed_bytes(self.stack), STORED_BYTES)
 
     def _smaller_as_matrices(self, state: State) -> bool:
@@ -408,14 +408,14 @@ class FactoredWorkingSet:
         )
 
     def _without_matrices(self, kernels: Array) -> Array:
-        """Return the first kernels without those that are to be matrices: the rest tell soon who enters next."""
+        """Return the first kernels without future matrices: the rest soon determine the next entry."""
         if not self.problem.loss.smooth or self.problem.shared or self.stack.table.chunked:
             return kernels
         others = [m for m in kernels.tolist() if not matrix_first(self.stack, m)]
         return np.array(others, dtype=kernels.dtype) if others else kernels
 
     def _matrices(self, kernels: Array) -> WorkingMatrices | None:
-        """Return N x N matrices to go on with; None if there is no room, or nothing that would prove a gap."""
+        """Return N x N matrices for the continuation; None for lack of memory or benefit."""
         problem = self.problem
         if problem.bound.couples_samples or self.stack.table.chunked or self.stack.shaped:
             return None
@@ -457,7 +457,7 @@ class FactoredWorkingSet:
                 return
 
     def _begin(self, matrices: WorkingMatrices, state: State) -> None:
-        """Let matrices begin where factors ended: at the best dual coefficients, and weights that give the norms."""
+        """Start matrices at the best dual coefficients of factors, with weights that match the norms."""
         objective, best = state.objective, state.best
         if objective is None or best is None or self.problem.shared:
             return
@@ -467,7 +467,7 @@ class FactoredWorkingSet:
         matrices.begin((best.scale * best.rho, weights, state.point.b))
 
     def _taken_over(self, state: State, exact: ExactContinuation) -> tuple[DualBound, float]:
-        """Take a solution in N x N matrices over, and return the bound that it proves, and the gap."""
+        """Take over a solution in N x N matrices, and return the proven bound, and the gap."""
         state.point, state.primal, state.exact = exact.point, exact.primal, exact
         state.kernels, state.norms = exact.kernels, self.problem.penalties[exact.kernels] * exact.norms
         state.steps += exact.solution.newton_steps
@@ -483,6 +483,6 @@ class FactoredWorkingSet:
 
 
 def _pass_interrupt_on(state: State) -> None:
-    """Raise what ended the solution on matrices that a state was taken from, once the state has been offered."""
+    """Raise a deferred interrupt of the solution on matrices, after offering the state."""
     if state.exact is not None and state.exact.solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt

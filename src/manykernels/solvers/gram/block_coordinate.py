@@ -79,7 +79,7 @@ FARTHEST_NEWTON = 10.0  # times the weight plus the largest weight
 
 
 def can_step(problem: Problem) -> bool:
-    """Tell whether the penalty is a sum over norms whose bounds are known, and leaves the weights a choice."""
+    """Return whether the penalty is a sum over norms with known bounds, with free weights."""
     regularizer = problem.regularizer
     if Capability.FIXED_WEIGHTS in regularizer.capabilities:
         return False  # as with ridge: there is nothing to step for
@@ -89,7 +89,7 @@ def can_step(problem: Problem) -> bool:
 def newton_weights(
     problem: Problem, gram: WeightedProducts, fit: LearnerFit, weights: Array, u: Array, following: Array
 ) -> Array | None:
-    """Return the weights at the end of a Newton step, those of unimportant kernels as they follow; None if it fails."""
+    """Return the weights after a Newton step, extrapolated for unimportant kernels; None on failure."""
     bound, slope = problem.regularizer.norm_bound(weights)
     chosen = _relevant(weights * u * u, u * u > bound)
     if not chosen.size:
@@ -110,7 +110,7 @@ def newton_weights(
 
 
 def _relevant(importance: Array, wanted: Array) -> Array:
-    """Return the kernels that matter, or want to, the most important first; not too many."""
+    """Return the relevant kernels, in order of importance, up to a limit."""
     score = importance / max(float(importance.max(initial=0.0)), np.finfo(np.float64).tiny)
     order = np.argsort(-np.where(wanted, score + 1.0, score), kind="stable")
     return np.sort(np.array([m for m in order if score[m] > RELEVANT or wanted[m]][:MOST_COLUMNS], dtype=np.intp))
@@ -194,14 +194,14 @@ class Extrapolation:
         self._power = 1.0
 
     def record(self, weights: Array, mapped: Array) -> None:
-        """Remember one evaluation of the iteration, which did not make things worse."""
+        """Record an evaluation of the iteration without deterioration."""
         self._trust = min(1.0, RECOVERY * self._trust)
         roots = np.sqrt(weights)
         self._roots = [*self._roots, roots][-MEMORY:]
         self._changes = [*self._changes, np.sqrt(mapped) - roots][-MEMORY:]
 
     def failed(self) -> None:
-        """Forget old evaluations, which did not help, and go less far the next time."""
+        """Drop old evaluations after a failure, and shorten the next step."""
         self._trust *= DISTRUST / RECOVERY
         self._power = 1.0
         self._roots, self._changes = self._roots[-AFTER_FAILURE:], self._changes[-AFTER_FAILURE:]
@@ -244,7 +244,7 @@ UPDATES = ("exact", "wsr")
 
 @dataclass
 class _Point:
-    """A learner fitted at given weights, with both values of the whole problem and the weights that come next."""
+    """A learner at given weights, with both values of the whole problem and the next weights."""
 
     weights: Array
     fit: LearnerFit
@@ -338,13 +338,13 @@ class BlockCoordinate(Solver):
 
     @classmethod
     def preference(cls, problem: Problem) -> str:
-        """Return why it is to be taken where no matrix among all samples should be formed; empty elsewhere."""
+        """Return the reason to prefer the solver without N x N matrices; empty elsewhere."""
         if not does_with_products(problem) or cls.refusals(problem):
             return ""
         return "a matrix among all samples would be too large, and it is the one that needs only products with vectors"
 
     def initialize(self, problem: Problem, start: Model) -> _State:
-        """Start from the given weights, or from equal ones."""
+        """Start from the given weights, or from equal weights."""
         rho, d, b = start
         traces = problem.stack.diag().sum(axis=1) * problem.penalties**-2.0
         if not d.any():
@@ -353,7 +353,7 @@ class BlockCoordinate(Solver):
         return _State(weights, LearnerFit(problem.feasible_dual(rho), b, -np.inf, np.inf, 0), traces)
 
     def step(self, problem: Problem, state: _State) -> None:
-        """Fit the learner at the current weights and choose the next ones."""
+        """Fit the learner at the current weights and choose the next weights."""
         if state.polished is not None and Capability.FIXED_WEIGHTS in problem.regularizer.capabilities:
             raise ArithmeticError("the penalty fixes all weights, and the coefficients at these come no closer")
         found = self._evaluate(problem, state)
@@ -377,7 +377,7 @@ class BlockCoordinate(Solver):
         state.weights = found.following if proposal is None else proposal
 
     def _proposal(self, problem: Problem, state: _State, found: _Point) -> Array | None:
-        """Return extrapolated weights, or stretched ones where the gap does not fall; a failure changes over."""
+        """Return extrapolated weights, or stretched weights if the gap stalls; a failure switches the mode."""
         if state.idle >= MOST_USELESS and state.failures % 2 == 0:
             return state.extrapolation.stretched()
         if state.points > EARLY_POINTS and does_with_products(problem) and can_step(problem):
@@ -389,7 +389,7 @@ class BlockCoordinate(Solver):
         return state.extrapolation.proposal(found.importance, gap)
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
-        """Certify once the gap, which is known after every learner, has halved, or no longer falls."""
+        """Certify once the estimated gap has halved or stalled."""
         assert state.point is not None
         if _is_idle(problem, state):
             return True
@@ -400,7 +400,7 @@ class BlockCoordinate(Solver):
         state.certified = min(state.certified, certificate.relative_gap)
 
     def extract(self, problem: Problem, state: _State) -> Model:
-        """Return the learner with the weights; those that do not matter are zero once the gap is closed."""
+        """Return the learner with the weights, zero for irrelevant kernels once the gap is closed."""
         point = state.point
         assert point is not None
         rho, b = point.fit.rho, point.fit.b
@@ -412,7 +412,7 @@ class BlockCoordinate(Solver):
         return rho, d, b
 
     def _polished(self, problem: Problem, state: _State, model: Model) -> Model:
-        """Return what Newton steps on weights and coefficients at once make of the model; they are taken once."""
+        """Return the model after joint Newton steps on weights and coefficients, taken once."""
         if state.polished is None:
             state.polished, steps = polished(problem, model, self.tol)
             state.steps += steps
@@ -471,7 +471,7 @@ def _dual(problem: Problem, rho: Array, u: Array) -> float:
 
 
 def _equal_weights(problem: Problem, rho: Array, traces: Array) -> Array:
-    """Return equal weights, on the boundary of a weight set, else so that penalty and loss at zero are balanced."""
+    """Return equal weights, on the boundary of a weight set, else balancing penalty and loss at zero."""
     regularizer, used = problem.regularizer, (traces > 0).astype(np.float64)
     if regularizer.weight_set:
         return regularizer.weights(used, used)
@@ -480,7 +480,7 @@ def _equal_weights(problem: Problem, rho: Array, traces: Array) -> Array:
 
 
 def _raised(weights: Array, traces: Array, share: float) -> Array:
-    """Raise weights until every kernel has at least this share of the trace of the combined kernel."""
+    """Raise weights to a minimal share of the trace of the combined kernel."""
     least = np.divide(share * float(weights @ traces), traces, out=np.zeros(traces.size), where=traces > 0)
     return np.maximum(weights, least)
 

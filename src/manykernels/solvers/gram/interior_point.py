@@ -81,13 +81,13 @@ class InteriorPoint(Solver):
         return _State(start_iteration(problem, rho, b, scores_of(problem, rho, d), d))
 
     def step(self, problem: Problem, state: _State) -> None:
-        """Take one predictor-corrector step."""
+        """Take a predictor-corrector step."""
         unit = max(abs(state.iteration.bounds()[0]), problem.tiny)
         state.iteration.newton_step(max(CLOSER * self.tol, CLOSEST) * unit)
         state.steps += 1
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
-        """Certify only once the iteration's own bounds are within ``tol`` for a few steps, or come no closer to it."""
+        """Certify only once the internal bounds are within ``tol`` for a few steps, or stall."""
         primal, dual = state.iteration.bounds()
         gap = (primal - dual) / max(abs(primal), problem.tiny)
         if gap > self.tol:

@@ -99,21 +99,21 @@ class PrimalDual:
         self.n_steps += 1
 
     def _leads_nowhere(self) -> bool:
-        """Whether steps are many, or have brought it far from the optimum, as they do where the penalty is weak."""
+        """Return whether steps are many, or diverge from the optimum, for weak penalties."""
         self._n_alone += 1
         primal, dual = self.bounds()
         far = not primal - dual <= 0.5 * abs(primal)
         return self._n_alone >= (3 if far else 12)
 
     def _go_on_from(self, other: PrimalDual) -> None:
-        """Take the place of an iteration that has begun elsewhere."""
+        """Adopt the state of another iteration."""
         n_steps = self.n_steps
         self.samples, self.kernels, self.b = other.samples, other.kernels, other.b
         self.__post_init__(other._products)
         self.n_steps = n_steps
 
     def _keep_origin(self) -> None:
-        """Keep the point to start again from; the arrays are replaced as it moves, never written to."""
+        """Keep the restart point; arrays are replaced on moves, never overwritten."""
         self._origin = copy.copy(self.samples), copy.copy(self.kernels), self.b
 
     def step(self, wanted: float) -> None:
@@ -197,7 +197,7 @@ class PrimalDual:
 
     @property
     def shared_bound(self) -> float | None:
-        """Norm below which no kernel of a weight set has a weight; None where every kernel has a separate bound."""
+        """Common threshold on the norm for the weights of a weight set; None for separate bounds."""
         return float(np.sqrt(self.kernels.least_bound)) if isinstance(self.kernels, SetWeights) else None
 
     def fit_weights(self, first: int = 0, ends: tuple[float, float] = (1.0, 1e6)) -> None:
@@ -259,7 +259,7 @@ class PrimalDual:
         return bool(primal - dual <= wanted * max(abs(primal), self.problem.tiny))
 
     def within_with_zeros(self, wanted: float) -> bool:
-        """Return whether the model is as good without the inactive kernels, whose weights shrink with every step."""
+        """Return whether the model is as good without the inactive kernels of shrinking weights."""
         primal, dual = self.bounds()
         inactive = self.kernels.inactive()
         pruned = self._primal(np.where(inactive, 0.0, self.kernels.weights)) if inactive.any() else primal
@@ -321,7 +321,7 @@ class PrimalDual:
 
     @cached_property
     def _losses(self) -> tuple[Array, Callable[[Array], Array]]:
-        """Weights and losses of single scores, whose sum is the value taken most often."""
+        """Weights and losses of single scores, summing to the most frequent value."""
         bound = cast("SampleSum", self.problem.bound)
         return bound.weight, partial(bound.loss.value, bound.y)
 
@@ -344,7 +344,7 @@ class PrimalDual:
         return NewtonSystem.of(gram, diagonal, (weights.rows, weights.coupling), self.problem.fit_intercept)
 
     def _direction(self, system: NewtonSystem, linear: Linearized) -> Direction:
-        """Set the direction of all variables; return those of ``rho`` and ``b``, and the longest steps along it."""
+        """Set the direction of all variables; return the directions of ``rho`` and ``b``, and the longest steps."""
         (_, shift), weights = linear
         right = shift + self._tracked - self._modeled - weights.shift @ self._products
         drho, db = system.solve(right, -float(self.samples.rho.sum()))
@@ -377,7 +377,7 @@ class PrimalDual:
 
     @property
     def _apart(self) -> float:
-        """The largest difference between scores that are tracked and those of the model."""
+        """The largest difference between tracked scores and the scores of the model."""
         return float(np.abs(self._tracked - self._modeled).max())
 
     def _steady_step(self, drho: Array, dproducts: Array) -> float:
@@ -403,7 +403,7 @@ class PrimalDual:
         return EPS * self._inverse_penalties * term_sizes(self.problem.entry_roots, self.samples.rho) ** 2
 
     def _tamed(self, steps: tuple[float, float], drho: Array, dproducts: Array, db: float) -> tuple[float, float]:
-        """Halve the steps while they make the primal value much worse than it is."""
+        """Halve the steps while the primal value deteriorates much."""
         primal_step, dual_step = steps
         limit = 4.0 * max(self.bounds()[0], self.problem.tiny)
         for _ in range(12):
@@ -417,7 +417,7 @@ class PrimalDual:
         return primal_step, dual_step
 
     def _lowest_target(self, wanted: float) -> float:
-        """Keep products from vanishing while the residuals are still large, or below what is asked for."""
+        """Bound products from below for large residuals, or below the requested accuracy."""
         primal, dual = self.bounds()
         gap = max(primal - dual, 0.0)
         if not np.isfinite(gap):
@@ -426,7 +426,7 @@ class PrimalDual:
         return max(share * gap, 0.01 * wanted) / max(self._n_pairs, 1)
 
     def _shortened(self, longest: tuple[float, float]) -> list[float]:
-        """Return steps that stop short of the boundary, those of full length aside."""
+        """Return steps that stop short of the boundary, except full steps."""
         primal, dual = self.bounds()
         gap = (primal - dual) / max(abs(primal), self.problem.tiny)
         fraction = float(np.fmax(SHORTEST_FRACTION, 1.0 - gap))

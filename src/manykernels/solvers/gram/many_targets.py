@@ -96,7 +96,7 @@ class KernelFeatures:
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
-        """Where the coefficients of every kernel are among those of all."""
+        """Slices of the coefficients of every kernel."""
         ends = np.cumsum([0, *(own.shape[1] for own in self.factors)]).tolist()
         return tuple(slice(*pair) for pair in pairwise(ends))
 
@@ -131,7 +131,7 @@ class KernelFeatures:
         return self._rows(targets) - (functions if self.basis is None else functions @ self.basis.T)
 
     def of_new_rows(self, kernel: int, values: Array) -> Array:
-        """Return the features of new rows from the values ``K_m / w_m^2`` between them and the pivots, (n, r_m)."""
+        """Return the features of new rows from the values ``K_m / w_m^2`` to the pivots, (n, r_m)."""
         features = solve_triangular(self.triangles[kernel], values.T, lower=True).T
         return np.asarray(features @ self.rotations[kernel] - self.means[kernel])
 
@@ -225,7 +225,7 @@ class _Batch:
         return out
 
     def descend(self, tol: float, expanded: bool, most_sweeps: int) -> Iterator[tuple[Array, dict[str, Any]]]:
-        """Yield positions of targets that are done, and their models by name."""
+        """Yield positions of finished targets with their models."""
         for sweep in range(1, most_sweeps + 1):
             self.sweep()
             found = self.models(expanded)
@@ -258,7 +258,7 @@ class _Batch:
             self.r[:, :n] -= change @ factor.T
 
     def extrapolate(self) -> None:
-        """Take the affine combination of the last iterates that promises the least change, where it is lower."""
+        """Take the affine combination of the last iterates with the least predicted change, if lower."""
         steps = [*self.history, (self.v, self.r)]
         changes = np.array([after[0] - before[0] for before, after in pairwise(steps)])
         system = np.einsum("ati,bti->tab", changes, changes)
@@ -399,7 +399,7 @@ def strengths_of(problems: Sequence[Problem]) -> tuple[Array, Array]:
 
 
 def keep_empty_norms(problems: Sequence[Problem]) -> None:
-    """Compute the dual norms of all models without kernels together, which problems then know."""
+    """Compute the dual norms of all models without kernels together, cached in the problems."""
     stack = problems[0].stack
     stack.pivoted()
     for start in range(0, len(problems), CHUNK):
@@ -465,7 +465,7 @@ def _told(
     tol: float,
     summed: bool,
 ) -> Solution | None:
-    """Return a model as a solution; None where it is not within the tolerance, or rounding might be above it."""
+    """Return a model as a solution; None outside the tolerance, or within rounding of the tolerance."""
     gap = certificate.relative_gap
     if certificate.crossed or not (gap <= tol and certificate.relative_rounding <= CAUTION * tol):
         return None

@@ -97,7 +97,7 @@ def _scale_upper(gram: Array, root: Array, out: Array) -> None:
 
 @compiled()
 def _add_upper(inverse: Array, root: Array, total: Array) -> None:
-    """Add ``root_i E_ij root_j`` to what is above and on the diagonal."""
+    """Add ``root_i E_ij root_j`` above and on the diagonal."""
     for i in range(root.size):
         for j in range(i, root.size):
             total[i, j] += root[i] * inverse[i, j] * root[j]
@@ -210,7 +210,7 @@ class SharedSystem:
         return (products + products.T) / 2
 
     def _part(self, group: slice) -> WholePart | ReducedPart:
-        """Return ``E`` for the targets of a group, which share the curvature."""
+        """Return ``E`` for the targets of a group with shared curvature."""
         check_deadline()
         curvature = self._curvature[:, group.start]
         if self._root is None:
@@ -276,7 +276,7 @@ class NewtonSystem:
 
     @classmethod
     def of(cls, gram: Array, diagonal: Array, update: tuple[Array, Array], border: bool) -> NewtonSystem:
-        """Return the system of ``gram``, which is overwritten, plus a diagonal and an `add_rank_update`."""
+        """Return the system of ``gram``, overwritten, plus a diagonal and an `add_rank_update`."""
         entries = np.einsum("ii->i", gram)  # a view
         entries += diagonal
         add_rank_update(gram, *update, mirrored=False)
@@ -297,7 +297,7 @@ class NewtonSystem:
 
     @property
     def _border_sum(self) -> float:
-        """Sum of the solution for ones: above zero of a definite matrix, while rounding may leave nothing of it."""
+        """Sum of the solution for ones: positive for a definite matrix, up to rounding."""
         assert self._border is not None
         total = float(self._border.sum())
         if not total > 0.0:
@@ -305,7 +305,7 @@ class NewtonSystem:
         return total
 
     def with_sum(self, total: float) -> Array:
-        """Return the solution of that sum for a right-hand side of zero, once another one was solved for."""
+        """Return the solution with a given sum for a zero right-hand side, after another solve."""
         assert self._border is not None
         return self._border * (total / self._border_sum)
 
@@ -332,7 +332,7 @@ class NewtonSystem:
         return x + forces @ moved, multiplier + float(shifts)
 
     def _solve(self, rights: Array) -> Array:
-        """Solve for right-hand sides in rows, with a step of iterative refinement where their residuals ask for it."""
+        """Solve for right-hand sides in rows, with iterative refinement for large residuals."""
         x: Array = dpotrs(self._both, rights.T, lower=1)[0].T
         residuals = rights - self._products(x)
         if not (np.abs(residuals * self._unit).max() <= REFINED_ABOVE * np.abs(rights * self._unit).max()):
@@ -340,7 +340,7 @@ class NewtonSystem:
         return x
 
     def _products(self, x: Array) -> Array:
-        """Return the products of the matrix with vectors in rows, the diagonal in the place of that of the factor."""
+        """Return the products of the matrix with vectors in rows, with the diagonal stored at the factor."""
         self._shared[:] = self._diagonal
         try:
             if len(x) > FEW_RIGHTS:
@@ -351,7 +351,7 @@ class NewtonSystem:
 
 
 class GroupedNewtonSystem(NewtonSystem):
-    """The same with a border for each of several groups: ``groups' x = 0``."""
+    """The system with a border for each of several groups: ``groups' x = 0``."""
 
     def __init__(self, matrix: Array, groups: Array) -> None:
         super().__init__(matrix, border=False)
@@ -359,7 +359,7 @@ class GroupedNewtonSystem(NewtonSystem):
         self._borders = self._solve(groups.T).T
 
     def solve(self, right: Array, total: float) -> tuple[Array, float]:
-        """Return ``x`` and zero; what shifts of the groups add to ``right`` plays no part."""
+        """Return ``x`` and zero; group shifts in ``right`` are irrelevant."""
         x = self._solve(right[None])[0]
         multipliers = np.linalg.solve(self._groups.T @ self._borders, self._groups.T @ x)
         return x - self._borders @ multipliers, 0.0
@@ -377,7 +377,7 @@ def center_groups(matrix: Array, groups: Array) -> None:
 
 @compiled()
 def _center_upper(matrix: Array, labels: Array, means: Array, both: Array) -> None:
-    """Subtract the means (N, K) of rows within groups, and add those (K, K) of blocks."""
+    """Subtract the means (N, K) of rows within groups, and add the block means (K, K)."""
     for i in range(labels.size):
         own = labels[i]
         for j in range(i, labels.size):

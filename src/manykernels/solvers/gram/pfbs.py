@@ -69,7 +69,7 @@ class Blocks:
 
     @classmethod
     def of(cls, coefficients: Array, values: Array) -> Blocks:
-        """Return blocks with the norms that belong to the coefficients and values."""
+        """Return blocks with norms from the coefficients and values."""
         squares = np.einsum("mi,mi->m", coefficients, values)
         return cls(coefficients, values, np.sqrt(np.maximum(squares, 0.0)))
 
@@ -78,7 +78,7 @@ class Blocks:
         return self.values.sum(axis=0)
 
     def beyond(self, previous: Blocks, momentum: float) -> Blocks:
-        """Return the blocks extrapolated from ``previous`` through these; the norms are left unchanged."""
+        """Return the blocks extrapolated from ``previous`` through the present ones, with unchanged norms."""
         if momentum == 0.0:
             return self
         coefficients = self.coefficients + momentum * (self.coefficients - previous.coefficients)
@@ -95,7 +95,7 @@ class Blocks:
 
 
 def best_intercept(problem: Problem, f: Array, start: float) -> float:
-    """Minimize the loss over the intercept: Newton's method from ``start``, the loss's own method if that fails."""
+    """Minimize the loss over the intercept: Newton's method from ``start``, then the method of the loss on failure."""
     if not problem.fit_intercept:
         return 0.0
     loss, y, weight, b = problem.loss, problem.y, problem.weight, start
@@ -130,12 +130,12 @@ def forward_backward(problem: Problem, blocks: Blocks, rho: Array, sigma: Array)
 
 
 def takes_many_steps(regularizer: Regularizer) -> bool:
-    """Whether the prox takes a single step size a block: where it is a formula, not an iteration."""
+    """Return whether the prox takes a single step size per block: for formulas, not iterations."""
     return regularizer.curve is not None and regularizer.curve.elastic
 
 
 def objective(problem: Problem, blocks: Blocks, b: float) -> float:
-    """Return the primal value of the blocks, which need not be proportional to one ``rho``."""
+    """Return the primal value of the blocks, not necessarily proportional to a common ``rho``."""
     return problem.empirical_loss(blocks.scores() + b) + problem.regularizer.value(blocks.norms)
 
 
@@ -181,7 +181,7 @@ def _joint_curvature(problem: Problem, factors: Array) -> float:
 
 
 def largest_eigenvalue(matrix: Array) -> float:
-    """Return an upper bound, one percent above at most, of the largest eigenvalue of a semidefinite matrix."""
+    """Return an upper bound, within a percent, of the largest eigenvalue of a semidefinite matrix."""
     if matrix.shape[0] <= DIRECT_ORDER:
         return float(np.linalg.eigvalsh(matrix)[-1]) * (1.0 + ROUNDING)
     if not matrix.any():
@@ -210,7 +210,7 @@ LARGEST_CURVATURE = 1.0 / np.finfo(np.float64).tiny  # of a block of zero norm, 
 
 @dataclass(frozen=True)
 class NewtonStep:
-    """Where a Newton step on the support ends, and what cut it short."""
+    """End of a Newton step on the support, with the reason for a cut."""
 
     blocks: Blocks  # the end point and its objective
     b: float  # the end point and its objective
@@ -241,7 +241,7 @@ def newton_step(
 def _advanced(
     problem: Problem, support: Array, blocks: Blocks, b: float, direction: tuple[Array, Array, float], step: float
 ) -> tuple[Blocks, float]:
-    """Return the blocks after a step; those of a sparse regularizer that would turn around become zero."""
+    """Return the blocks after a step; reversing blocks of a sparse regularizer become zero."""
     coefficients, values = blocks.coefficients.copy(), blocks.values.copy()
     coefficients[support] += step * direction[0]
     values[support] += step * direction[1]
@@ -421,7 +421,7 @@ class ForwardBackward(Solver):
 
     @property
     def fallback_statuses(self) -> tuple[Status, ...]:
-        """What broke down or stalled, unless plain splitting or a published step size is asked for."""
+        """Statuses of failure that lead to a fallback, unless plain splitting or a published step size is requested."""
         return BROKEN if self.polish and self.accelerate and self.step_rule == "scaled" else ()
 
     def initialize(self, problem: Problem, start: Model) -> _State:
@@ -438,7 +438,7 @@ class ForwardBackward(Solver):
         return _State(problem, work, blocks, blocks, b, objective(problem, blocks, b), self.sigma(problem))
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
-        """Choose the kernels to iterate on: nonzero blocks, and those whose dual norm comes near the bound."""
+        """Choose the kernels to iterate on: nonzero blocks, and kernels with dual norms near the bound."""
         bound = _activity_bound(problem, state)
         active = np.zeros(problem.n_kernels, dtype=bool)
         active[state.work[state.blocks.norms > 0]] = True
@@ -457,7 +457,7 @@ class ForwardBackward(Solver):
             state.sigma = np.maximum(safe_sigma(state.problem), state.sigma)
 
     def step(self, problem: Problem, state: _State) -> None:
-        """Take a round of splitting steps, then Newton steps on the support while they pay."""
+        """Take a round of splitting steps, then Newton steps on the support while useful."""
         before = state.problem.stack.counters.entries
         for _ in range(self.round_steps):
             self._split(state)
@@ -471,7 +471,7 @@ class ForwardBackward(Solver):
             problem.stack.counters.add(stack.counters.entries - before, stack.dtype.itemsize)
 
     def extract(self, problem: Problem, state: _State) -> Model:
-        """Return one ``rho`` for all blocks, with the weights that give every block the norm."""
+        """Return a common ``rho`` for all blocks, with weights that preserve the norms."""
         rho = dual_vector(state.problem, state.blocks.scores(), state.b)
         norms = state.problem.dual_norms(rho)
         d = np.zeros(problem.n_kernels)
@@ -483,7 +483,7 @@ class ForwardBackward(Solver):
         return state.newton_steps
 
     def _split(self, state: _State) -> None:
-        """Take one forward-backward step, or undo the momentum or the step size that made the objective increase."""
+        """Take a forward-backward step, or undo the momentum or the step size after an increase."""
         problem, momentum, theta = state.problem, *_momentum(state.theta, self.accelerate)
         point = state.blocks.beyond(state.previous, momentum)
         scores = point.scores()
@@ -509,7 +509,7 @@ class ForwardBackward(Solver):
             state.sigma = np.maximum(safe_sigma(state.problem), state.sigma)
 
     def _newton(self, state: _State) -> bool:
-        """Take a damped Newton step on the support; return whether it lowered the objective."""
+        """Take a damped Newton step on the support; return whether the objective decreased."""
         problem, blocks = state.problem, state.blocks
         support = np.flatnonzero(blocks.norms) if problem.regularizer.sparse else np.arange(problem.n_kernels)
         if support.size == 0:
@@ -561,7 +561,7 @@ def _momentum(theta: float, accelerate: bool) -> tuple[float, float]:
 
 
 def _activity_bound(problem: Problem, state: _State) -> Array | float:
-    """Return the dual norms above which zero blocks become nonzero; no kernel is ever left out below zero."""
+    """Return the dual norms above which zero blocks become nonzero; no kernel is left out below zero."""
     regularizer = problem.regularizer
     if not regularizer.sparse:
         return -np.inf
@@ -569,7 +569,7 @@ def _activity_bound(problem: Problem, state: _State) -> Array | float:
 
 
 def _restricted(problem: Problem, kernels: Array) -> Problem:
-    """Return the problem on some kernels: itself, a view if they are in memory, else a packed copy."""
+    """Return the problem on some kernels: unchanged, a view if in memory, else a packed copy."""
     stack = problem.stack
     if kernels.size == problem.n_kernels:
         return problem

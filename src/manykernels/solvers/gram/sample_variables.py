@@ -35,14 +35,14 @@ TINY = 1e-300
 
 
 class SampleVariables(Protocol):
-    """What the Newton system needs to know about the samples."""
+    """The samples in the Newton system."""
 
     rho: Array
 
     n_pairs: int  # number of complementarity products
 
     def scores(self) -> Array:
-        """Return the scores that the loss side holds at the current point."""
+        """Return the scores of the loss side at the current point."""
 
     def complementarity(self) -> float:
         """Return the sum of all complementarity products."""
@@ -51,10 +51,10 @@ class SampleVariables(Protocol):
         """Return ``(diagonal, shift)`` of the linearized scores; a `RiskInverse` first if the loss couples samples."""
 
     def set_direction(self, drho: Array) -> tuple[float, float]:
-        """Derive the directions of all other variables from that of ``rho``; return their `longest_steps`."""
+        """Derive the directions of all other variables from ``rho``; return their `longest_steps`."""
 
     def longest_steps(self) -> tuple[float, float]:
-        """Return the longest primal and dual steps that keep everything feasible."""
+        """Return the longest feasible primal and dual steps."""
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         """Return the sum of complementarity products after a step."""
@@ -66,10 +66,10 @@ class SampleVariables(Protocol):
         """Lift complementarity products to at least ``barrier``."""
 
     def shrink(self, scale: float) -> None:
-        """Multiply ``rho`` by ``scale`` in (0, 1), which keeps it inside the domain."""
+        """Multiply ``rho`` by ``scale`` in (0, 1), inside the domain."""
 
     def interior_steps(self, share: float) -> tuple[float, float]:
-        """Return primal and dual steps that use up at most this share of the distance to the ends of the domain."""
+        """Return primal and dual steps within a share of the distance to the ends of the domain."""
 
     def merit_slope(self) -> float:
         """Return the derivative along the direction of the conjugate loss with the barrier (at the last target)."""
@@ -134,7 +134,7 @@ class BoxSamples:
         return self._linear()
 
     def correct(self, primal_step: float, dual_step: float) -> tuple[Array, Array]:
-        """Linearize once more, for products that are near the target after such steps along the direction."""
+        """Linearize once more for products near the target along the direction."""
         slack, multiplier = self.slack + primal_step * self._dslack, self.multiplier + dual_step * self._dmultiplier
         self._residual = self._residual + nearer(slack * multiplier, self._target)
         if self.split.size:
@@ -261,7 +261,7 @@ class BoxSamples:
         return float(self.weight @ self.loss.conjugate(self.y, rho / self.weight) - self.kink * np.abs(rho).sum())
 
     def _halfway(self, shift: Array) -> Array:
-        """Cut shifts that would use up more than half of the slack on the other side."""
+        """Cut shifts beyond half of the slack on the other side."""
         used = self.side * shift[self.sample] / self.slack
         most = np.full(shift.size, 0.5)
         np.maximum.at(most, self.sample, used)
@@ -324,11 +324,11 @@ class EntropicSamples:
         return self.longest_steps()
 
     def set_score_changes(self, samples: Array, changes: Array) -> None:
-        """Overwrite the changes of the scores of some samples, whose coefficients were cut."""
+        """Overwrite the score changes of samples with cut coefficients."""
         self._dz[samples] = changes
 
     def longest_steps(self) -> tuple[float, float]:
-        """Limit the change of scores to the range in which the curvature of the loss means anything."""
+        """Limit the change of scores to the valid range of the curvature of the loss."""
         step = 10.0 / max(float(np.abs(self._dz).max()), 10.0)  # a score of 10 is a probability of 0.99995
         return step, step
 
@@ -336,7 +336,7 @@ class EntropicSamples:
         return 0.0
 
     def move(self, primal_step: float, dual_step: float) -> bool:
-        """Take the step; coefficients that would leave the domain stop short of the end."""
+        """Take the step; coefficients stop short of the end of the domain."""
         self.z = self.z + dual_step * self._dz
         rho = self.rho + primal_step * self._drho
         below, above = 0.01 * (self.rho - self.low), 0.01 * (self.high - self.rho)
@@ -352,11 +352,11 @@ class EntropicSamples:
         self.rho = scale * self.rho
 
     def resynchronize(self) -> None:
-        """Set the scores to those that ``rho`` implies."""
+        """Set the scores to the values implied by ``rho``."""
         self.z = self._implied_scores()
 
     def interior_steps(self, share: float) -> tuple[float, float]:
-        """Allow for rounding at ends other than zero, where a coefficient may have arrived."""
+        """Allow for rounding at nonzero ends reachable by a coefficient."""
         below = share * (self.rho - self.low) + EPSILON * np.abs(self.low)
         above = share * (self.high - self.rho) + EPSILON * np.abs(self.high)
         primal = longest_step((below, self._drho), (above, -self._drho))
@@ -417,7 +417,7 @@ class CoupledSamples:
         return GroupedNewtonSystem(matrix, self.groups)
 
     def aligned(self, scores: Array) -> Array:
-        """Return scores of a model, shifted group by group to the scores that are tracked."""
+        """Return scores of a model, shifted by group to the tracked scores."""
         shares = self.groups * self.loss.hazards(self.z)[:, None]
         totals = shares.sum(axis=0)
         means = np.divide((self.z - scores) @ shares, totals, out=np.zeros_like(totals), where=totals > 0)
@@ -430,7 +430,7 @@ class CoupledSamples:
         return self.longest_steps()
 
     def longest_steps(self) -> tuple[float, float]:
-        """Damp steps as far as scores change: exponentials of them make Newton's method cycle otherwise."""
+        """Damp steps by the change of scores: exponentials make Newton's method cycle otherwise."""
         change = float(np.abs(self._dz).max())
         step = float(np.log1p(change)) / change if change > 0.5 else 1.0
         return step, step
@@ -471,7 +471,7 @@ class CoupledSamples:
 
 
 def start_samples(problem: Problem, rho: Array, b: float, barrier: float) -> SampleVariables:
-    """Return the variables of the loss at ``rho``, inside the box, for steps that a line search shortens."""
+    """Return the variables of the loss at ``rho``, inside the box, for line-search steps."""
     if not problem.loss.entropic or problem.loss.couples_samples:
         return paired_samples(problem, rho, barrier)
     low, high = problem.dual_box

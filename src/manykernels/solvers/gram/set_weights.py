@@ -49,7 +49,7 @@ SMALLEST_NORM = 1e-24  # squared, of the largest, from which the root of a norm 
 
 @dataclass(frozen=True, eq=False)
 class NodeWeights:
-    """Weights ``w`` of the norms of a tree, in units in which ``c_v^2 w_v`` is a single number: ``x_v = c_v^2 w_v``."""
+    """Weights ``w`` of the norms of a tree, in units with scalar ``c_v^2 w_v``: ``x_v = c_v^2 w_v``."""
 
     members: Array  # (V, M) bool: the kernels of every norm
     factors: Array  # (V,): ``c``, positive
@@ -83,7 +83,7 @@ class NodeWeights:
         return np.divide(self.factors**2, self.x, out=np.full(len(self.x), np.inf), where=self.x > 0)
 
     def entering(self, regularizer: Regularizer, u: Array, floor: float) -> NodeWeights:
-        """Return weights where groups at zero that are pulled at by more than they resist have a little."""
+        """Return weights with small values for zero groups with a pull beyond the resistance."""
         pulled = np.where(self.weights > 0, 0.0, regularizer.prox(u, 1.0))
         if not pulled.any():
             return self
@@ -95,18 +95,18 @@ class NodeWeights:
         return self.at(np.where(new, size * begun.x, self.x))
 
     def candidates(self, u: Array) -> Array:
-        """Return the kernels below no norm at zero but their own, which must be pulled at by at least the factor."""
+        """Return the kernels below no other zero norm, with a pull of at least the factor."""
         above = ~(self.members & (self.x == 0)[:, None] & (self.members.sum(axis=1) > 1)[:, None]).any(axis=0)
         return np.flatnonzero(above & ((self.weights > 0) | (u >= self._own)))
 
     @property
     def _own(self) -> Array:
-        """The factor of the norm that a kernel is alone in, (M,)."""
+        """The factor of the singleton norm of a kernel, (M,)."""
         alone = self.members.sum(axis=1) == 1
         return np.where(self.members[alone], self.factors[alone, None], np.inf).min(axis=0)
 
     def settled(self) -> NodeWeights:
-        """Return weights that are zero where others make them useless: of norms whose kernels are all zero."""
+        """Return weights set to zero where useless: for norms of zero kernels."""
         alive = (self.members & (self.weights > 0)).any(axis=1)
         return self.at(np.where(alive, self.x, 0.0))
 
@@ -182,7 +182,7 @@ class SetWeights(PairedWeights):
         return self.longest_steps()
 
     def _change(self, products: Array | float) -> Array:
-        """Return the change of the weights for these ``q_m'drho`` at the present ``tau``."""
+        """Return the change of the weights for the given ``q_m'drho`` at the present ``tau``."""
         return self._wanted / self._denominator + self._coupling * (self._residual + products)
 
     def _balanced(self, change: Array) -> tuple[Array, float]:
@@ -273,7 +273,7 @@ class RootWeights(UnpairedWeights):
 
 
 def _centered(products: Array, coupling: Array, slopes: Array) -> Array:
-    """Return the rows ``q_m`` less ``g'_m`` times their mean, which is what the change of the shared bound leaves."""
+    """Return the rows ``q_m`` less ``g'_m`` times their mean, after elimination of the shared bound."""
     pull = coupling * slopes
     return products - np.outer(slopes, pull @ products / float(pull @ slopes))
 

@@ -63,7 +63,7 @@ class WeightVariables(Protocol):
         """Derive all directions from ``products = q_m'drho``; return their `longest_steps`."""
 
     def longest_steps(self) -> tuple[float, float]:
-        """Return the longest primal and dual steps that keep everything feasible."""
+        """Return the longest feasible primal and dual steps."""
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         """Return the sum of complementarity products after a step."""
