@@ -50,11 +50,11 @@ class ConjugateGradients:
         self.size = self._first = float(right @ self.direction)
 
     def within(self, share: float) -> bool:
-        """Return whether the norm of the residual is at most this share of the first one."""
+        """Return whether the norm of the residual is within a share of the first norm."""
         return not self.size > share**2 * self._first
 
     def step(self) -> float:
-        """Take a step and return the length, zero where ``A`` has no curvature along it."""
+        """Take a step and return the length, zero for zero curvature of ``A``."""
         image = self._product(self.direction)
         bend = float(self.direction @ image)
         if not bend > 0.0:

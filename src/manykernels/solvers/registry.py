@@ -299,7 +299,7 @@ def explain_solver_choice(problem: Problem) -> str:
 def _labeled(
     problem: Problem, solvers: Sequence[str | Solver] | Mapping[str, str | Solver], parameters: dict[str, float]
 ) -> dict[str, Solver | ImportError]:
-    """Return configured solvers, or what they lack, by label: the name of the solver unless a mapping gives another."""
+    """Return configured solvers, or their missing packages, by label: the solver name or the key of a mapping."""
     if isinstance(solvers, str):
         solvers = [solvers]
     if not isinstance(solvers, Iterable):
@@ -322,7 +322,7 @@ def _labeled(
 def _configured(
     label: str | None, solver: str | Solver, problem: Problem, parameters: dict[str, float]
 ) -> tuple[str, Solver | ImportError]:
-    """Return the label of one solver, by default the name, and the solver, or which package it lacks."""
+    """Return the label of a solver, by default the name, and the solver, or the missing package."""
     try:
         made = configured_solver(solver, problem, **parameters)
     except ImportError as error:
@@ -369,14 +369,14 @@ def _warn_interrupted(solutions: Mapping[str, Solution], missing: list[str]) -> 
 
 
 def here_as_array(values: Any) -> Array:
-    """Return a vector that may be beside rows, or lazy, as an array in the process."""
+    """Return a possibly distributed or lazy vector as a local array."""
     if isinstance(values, np.ndarray):
         return values
     return np.asarray(here(values.compute() if hasattr(values, "dask") else values))
 
 
 def refusal_of_factors(loss: AnyLoss, regularizer: Regularizer, solver: object) -> str | None:
-    """Return what keeps a problem from kernels held as factors, and what to do about it; None for nothing."""
+    """Return the obstacle to kernels held as factors, with a remedy; None if none."""
     name = getattr(solver, "name", solver)
     if name not in ("auto", FactoredNewton.name):
         return f"solver={name!r} works on N x N matrices; take solver='auto'"
@@ -449,19 +449,19 @@ def solvers_for(problem: Problem) -> list[str]:
 
 
 def accepted(solver: type[Solver], registry: Mapping[str, type[Loss] | type[Regularizer]]) -> list[str]:
-    """Return the names of the registered losses or regularizers, with default parameters, that a solver accepts."""
+    """Return the names of the registered losses or regularizers accepted by a solver with default parameters."""
     return [name for name, kind in registry.items() if _accepts(solver, kind)]
 
 
 def _accepts(solver: type[Solver], kind: type[Loss] | type[Regularizer]) -> bool:
-    """Whether a solver takes an instance with default parameters, beside some instance of the other kind."""
+    """Return whether a solver accepts an instance with defaults, with some instance of the other kind."""
     losses = [cls() for cls in ([kind] if issubclass(kind, Loss) else LOSSES.values())]
     penalties = [cls(1.0) for cls in ([kind] if issubclass(kind, Regularizer) else REGULARIZERS.values())]
     return any(not solver.refusals_of(loss, penalty) for loss in losses for penalty in penalties)
 
 
 def check_able(solver: Solver, problem: Problem) -> None:
-    """Raise `IncompatibleError` unless the solver accepts the problem; the message names those that do."""
+    """Raise `IncompatibleError` unless the solver accepts the problem; the message lists suitable solvers."""
     try:
         solver.check(problem)
     except IncompatibleError as error:
@@ -503,7 +503,7 @@ def get_solver(name: str) -> type[Solver]:
 
 
 def check_alias(name: str, problem: Problem) -> None:
-    """Raise `IncompatibleError` if the method of that name in the literature has another regularizer."""
+    """Raise `IncompatibleError` if the published method of the name has another regularizer."""
     meant, given = ALIAS_REGULARIZERS.get(name), problem.regularizer.name
     if meant is not None and given not in meant:
         raise IncompatibleError(

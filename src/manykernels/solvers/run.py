@@ -1,4 +1,4 @@
-"""The loop that solvers and searches share: clock, history, callback, interrupts, the best model and the message."""
+"""The common loop of solvers and searches: clock, history, callback, interrupts, the best model and the message."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _DEADLINE: ContextVar[float] = ContextVar("deadline", default=float("inf"))
 
 
 class OutOfTimeError(Exception):
-    """The time limit is over: the run ends with the last model that the algorithm can name."""
+    """The time limit is over: the run ends with the last available model."""
 
 
 class OutOfSystemsError(Exception):
-    """So many linear systems were solved that no iteration needs as many: the run ends as one out of iterations."""
+    """More linear systems were solved than any iteration needs: the run ends like one out of iterations."""
 
 
 @contextmanager
 def deadline(time_limit: float | None) -> Iterator[None]:
-    """Let `check_deadline` raise after so many seconds, in the thread, or at an earlier end that holds already."""
+    """Let `check_deadline` raise after a number of seconds, in the thread, or at an earlier active deadline."""
     end = float("inf") if time_limit is None else time.perf_counter() + time_limit
     token = _DEADLINE.set(min(end, _DEADLINE.get()))
     try:
@@ -60,7 +60,7 @@ def interrupted() -> Iterator[None]:
 
 
 def check_deadline() -> None:
-    """Raise `OutOfTimeError` if the time is over; every loop around something costly calls this."""
+    """Raise `OutOfTimeError` after the deadline; called in every loop around expensive work."""
     if time.perf_counter() > _DEADLINE.get():
         raise OutOfTimeError
 
@@ -89,13 +89,13 @@ ADVICE_ON_ROUNDING = "Rounding may be as large as this gap: loosen tol, rescale 
 
 
 def advice_of(status: Status, certificate: Certificate) -> str:
-    """Return what to do about a status; rounding is named only if the bound reaches the gap."""
+    """Return advice for a status; rounding is named only if the bound reaches the gap."""
     rounded = status is Status.STALLED and certificate.relative_rounding >= certificate.relative_gap
     return ADVICE_ON_ROUNDING if rounded else ADVICE[status]
 
 
 class Certified(Protocol):
-    """What a run asks of what it meets on the way: how good it is, and what it cost so far."""
+    """Interface of models in a run: certificate and cost."""
 
     @property
     def kernel_weights(self) -> Array:
@@ -166,7 +166,7 @@ class Run(Generic[C]):
         return self
 
     def interrupt(self, empty: Callable[[], C] | None) -> None:
-        """End a run that has not ended, with the best model so far, or the empty one where there is none."""
+        """End a running iteration with the best model so far, or the empty model."""
         self.status = self.status or Status.INTERRUPTED
         if self._best is None and empty is not None:
             self._keep_empty(empty)
@@ -244,18 +244,18 @@ class Run(Generic[C]):
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the time limit is over, or that of a search of which the run is a part."""
+        """Return whether the time limit of the run, or of an enclosing search, is over."""
         own = self._limits.time_limit
         return (own is not None and self._elapsed() > own) or seconds_left() == 0
 
     @property
     def ending(self) -> bool:
-        """Whether the iteration that is being worked on is the last one, whose model must be certified."""
+        """Return whether the current iteration is the last, with a mandatory certificate."""
         return self.out_of_time or self._iteration + 1 >= self._limits.max_iter
 
     @property
     def best(self) -> C:
-        """The converged model, else the one of smallest primal value."""
+        """Return the converged model, else the model of smallest primal value."""
         if self._best is None:
             raise RuntimeError("a run always begins with a certified model")
         return self._best
@@ -314,7 +314,7 @@ def _better(model: Certified | Solution, other: Certified | Solution) -> bool:
 
 
 def better_solution(first: Solution, second: Solution) -> Solution:
-    """Return the solution that converged, else the one of smaller primal value."""
+    """Return the converged solution, else the solution of smaller primal value."""
     if second.status is Status.CONVERGED or first.status is Status.CONVERGED:
         return second if second.status is Status.CONVERGED else first
     return second if _better(second, first) else first
@@ -344,7 +344,7 @@ def on_rounded_kernels(problem: Problem, first: Solution, second: Solution, tol:
 
 
 def continued(first: Solution, second: Solution) -> Solution:
-    """Return the better of a run and of another solver's that went on from it, with the costs of both."""
+    """Return the better of a run and of the continuation by another solver, with the costs of both."""
     better = better_solution(first, second)
     ended = second.status in (Status.INTERRUPTED, Status.STOPPED_BY_CALLBACK, Status.TIME_LIMIT)
     went_on = f"Solver '{first.solver}' stopped ({first.status}); '{second.solver}' went on from its best model. "

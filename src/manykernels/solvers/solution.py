@@ -149,7 +149,7 @@ class Limits:
 
 
 class Functions(Protocol):
-    """What a solution on a table knows of the functions: kernel expansions, or functions of factors."""
+    """Functions of a solution on a table: kernel expansions, or functions of factors."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -159,7 +159,7 @@ class Functions(Protocol):
         """Return the functions without intercept at new rows, (n, T)."""
 
     def active_contributions(self, X: TableLike) -> Array:
-        """Return what every active kernel adds to every function, (m, n, T)."""
+        """Return the contribution of every active kernel to every function, (m, n, T)."""
 
 
 @dataclass(frozen=True)
@@ -433,7 +433,7 @@ class Solution:
 
 @contextmanager
 def progress_of(limits: Limits) -> Iterator[Callable[[IterationRecord], None] | None]:
-    """Yield a function that shows a record as the ``verbose`` of what runs asks, None for nothing."""
+    """Yield a function that shows a record according to ``verbose``, None for nothing."""
     if limits.verbose <= 0:
         yield None
     elif limits.verbose == 1:
@@ -446,7 +446,7 @@ def progress_of(limits: Limits) -> Iterator[Callable[[IterationRecord], None] | 
 
 @contextmanager
 def count_to(total: int | None, name: str, verbose: int) -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with a line of text after each of ``total`` runs; None where nobody knows how many."""
+    """Yield a function to call with a line of text after each of ``total`` runs; None for an unknown total."""
     if verbose <= 0:
         yield lambda line: None
         return
@@ -481,13 +481,13 @@ def _times() -> tuple[ProgressColumn, ...]:
 
 
 def _shown_on_a_terminal(*columns: ProgressColumn) -> Progress:
-    """Return a bar that vanishes when it is done; nothing in a file or a pipe, where it would leave blank lines."""
+    """Return a transient progress bar; nothing in a file or a pipe."""
     console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not (console.is_terminal or console.is_jupyter))
 
 
 def _fraction(gap: float, tol: float) -> float:
-    """How far the gap has come on a logarithmic scale from one to tol."""
+    """Progress of the gap on a logarithmic scale from 1 to tol."""
     if gap <= tol:
         return 1.0
     return max(0.0, min(1.0, math.log(max(gap, 1e-300)) / math.log(tol))) if tol < 1 else 0.0

@@ -222,13 +222,13 @@ def _solved(
 
 @dataclass(frozen=True, eq=False)
 class _Opened:
-    """Kernels as a stack, with what a bank learned of the table."""
+    """Kernels as a stack, with the fitted bank."""
 
     stack: GramStack
     training: Training | None = None
 
     def with_functions(self, solution: Solution) -> Solution:
-        """Return the solution with functions of new rows, where a bank says what kernels are."""
+        """Return the solution with functions of new rows, if a bank defines the kernels."""
         if self.training is None:
             return solution
         if isinstance(solution.functions, FactorFunctions):  # of columns as the bank prepares them
@@ -240,7 +240,7 @@ class _Opened:
 
 @dataclass(frozen=True, eq=False)
 class _Given:
-    """What `solve` was given, and of which samples: those of weight zero take no part."""
+    """The arguments of `solve`, without samples of weight zero."""
 
     kernels: Any
     y: Any
@@ -310,7 +310,7 @@ class _Given:
         return _Opened(training.stack, training)
 
     def _of_chunks(self, source: RowSource, representation: str) -> _Opened:
-        """Return the kernels of rows that stay in chunks, as factors."""
+        """Return the kernels of rows in chunks, as factors."""
         if representation == "gram":
             raise IncompatibleError(
                 f"representation='gram' needs a table in memory, but {source!r} exceed a quarter of the memory budget. "
@@ -328,12 +328,12 @@ class _Given:
         return replace(warm_start, dual_coef=warm_start.dual_coef[self.kept])
 
     def whole(self, solution: Solution) -> Solution:
-        """Return a solution of all samples, those of weight zero included."""
+        """Return a solution of all samples, including weight zero."""
         return solution if self.kept is None else solution.scattered(self.kept, self.n_samples)
 
 
 def _target(y: Any, loss: AnyLoss) -> Any:
-    """Return a target as problems take it; what is beside rows on workers stays there."""
+    """Return a target for problems; distributed targets stay with the rows."""
     if issparse(y):
         raise InvalidInputError("y is a sparse matrix, and losses read dense ones. Pass y.toarray().")
     of_times = bool(getattr(getattr(y, "dtype", None), "names", None))
@@ -366,7 +366,7 @@ def _shapes_of(penalty: Penalty) -> tuple[str, ...]:
 def _regularizer(
     penalty: Penalty, alpha: float | str | None, strength: float | None, shape: dict[str, Any]
 ) -> tuple[Regularizer, float | None]:
-    """Return the penalty, and the strength as a part of the one that empties the model; see `_at_strength`."""
+    """Return the penalty, and the strength as a fraction of the empty-model strength; see `_at_strength`."""
     relative = None
     if isinstance(alpha, str):
         found = RELATIVE.fullmatch(alpha)
@@ -399,7 +399,7 @@ def _regularizer(
 
 
 def _at_strength(problem: Problem, alpha: float | str | None, relative: float | None) -> Problem:
-    """Return the problem at the strength, where that is relative to the weights or to an empty model."""
+    """Return the problem at the strength, relative to the weights or to an empty model."""
     if relative is not None:
         return problem.at_fraction(relative)
     if alpha is None:

@@ -72,7 +72,7 @@ ROUNDS_WITHOUT_GAIN = 30  # of certificates; the working set itself knows earlie
 
 
 def certified_model(problem: Problem, state: State, passes: float) -> Solution:
-    """Return what a round found, with a copy of the state that later rounds do not change."""
+    """Return the result of a round, with an independent copy of the state."""
     point = replace(state.point, v=state.point.v.copy(), z=state.point.z.copy())
     copied, best = replace(state, point=point, rounds=list(state.rounds)), state.best
     assert best is not None
@@ -142,7 +142,7 @@ class FactoredNewton(Solver):
 
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
-        """Return what it lacks for ``problem``, in words; empty if nothing."""
+        """Return the missing capabilities for ``problem``, in words; empty if none."""
         reasons = [] if problem.shared else super().refusals(problem)
         stack: Any = problem.stack
         if not stack.has_factors:
@@ -159,7 +159,7 @@ class FactoredNewton(Solver):
 
     @classmethod
     def _refusals_of_shapes(cls, problem: Problem) -> list[str]:
-        """Return what keeps columns from having shapes, in words."""
+        """Return the obstacles to shapes of columns, in words."""
         stack: Any = problem.stack
         if problem.shared:
             return [
@@ -290,7 +290,7 @@ def as_evaluated(problem: Problem, model: Solution) -> Solution:
 
 
 def _terms(stack: FactoredStack, component: Component) -> float:
-    """Return the size of the terms that a function is a sum of, beside ``sqrt(k(x, x))``."""
+    """Return the size of the terms of a function, beside ``sqrt(k(x, x))``."""
     v = component.coefficients
     if component.tol is not None:
         return float(np.sqrt(v @ v))
@@ -313,7 +313,7 @@ def _totals(problem: Problem, state: State, roots: Array) -> Array:
 
 
 def _told_again(found: Solution, problem: Problem, model: Solution, tol: float) -> Solution:
-    """Return a run's solution with the model that it came to, and what became of the run."""
+    """Return the solution of a run with the best model, and the outcome."""
     gap = model.certificate.relative_gap
     status = Status.INACCURATE if gap > tol and found.status in DECIDED else found.status
     if found.certificate.crossed and gap <= tol:  # the crossing was that of the scores, not of the functions

@@ -262,12 +262,12 @@ class RootWeights(UnpairedWeights):
         return self.longest_steps()
 
     def resized(self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer) -> RootWeights:
-        """Return the weights of all the norms, from which the next step starts anyway."""
+        """Return the weights of all the norms, the start of the next step."""
         return RootWeights.central(np.concatenate([self._squares[keep], squared_norms_added]), regularizer, self.p)
 
     @classmethod
     def central(cls, squared_norms: Array, regularizer: Regularizer, p: float) -> RootWeights:
-        """Return the weights that belong to the norms."""
+        """Return the weights that match the norms."""
         squares = np.maximum(squared_norms, SMALLEST_NORM * float(squared_norms.max()))
         return cls(_roots(squares, p, regularizer), regularizer, p)
 

@@ -127,7 +127,7 @@ class WeightProgram:
 
 
 def _longest(value: Array, change: Array) -> float:
-    """Largest step in [0, 1] that stays inside by a small part."""
+    """Largest step in [0, 1] strictly inside the domain."""
     shrinking = change < 0
     return min(1.0, BOUNDARY * float((value[shrinking] / -change[shrinking]).min())) if shrinking.any() else 1.0
 
@@ -180,7 +180,7 @@ class FixedWeightFit:
         self.rho, self.products = best * self.rho, best * self.products
 
     def solve(self, accuracy: float) -> FixedWeightFit:
-        """Take Newton steps until the next one would gain less than ``accuracy``, in units of the objective."""
+        """Take Newton steps until the predicted gain is below ``accuracy``, in units of the objective."""
         for _ in range(MOST_STEPS):
             gain, length = self._step()
             if gain <= accuracy or not length:
@@ -192,7 +192,7 @@ class FixedWeightFit:
         return self.products + self.b
 
     def _step(self) -> tuple[float, float]:
-        """Take a single step; return half of the decrease that the slope promised, and the longest length taken."""
+        """Take a single step; return half of the predicted decrease, and the longest length."""
         drho, db = self._direction()
         dproducts = self.gram @ drho
         excess = self.rho - self._dual_of_scores()
@@ -222,14 +222,14 @@ class FixedWeightFit:
 
     @cached_property
     def _root(self) -> Array | None:
-        """A root of ``gram``, where the rank is low and there is more than one factorization to spare."""
+        """A root of ``gram``, for low rank and repeated factorizations."""
         return None if self.problem.loss.linear_dual else low_rank_root(self.gram)
 
     def _dual_of_scores(self) -> Array:
         return -self.problem.weight[:, None] * self.problem.loss.derivative(self.problem.y, self.scores())
 
     def _lengths(self, drho: Array, db: Array, dproducts: Array, slopes: Array) -> Array:
-        """Return a length for every part that moves on its own: the longest halved one that decreases it enough."""
+        """Return a step length for every independent part: the longest halving with sufficient decrease."""
         start = self._parts(self.rho, self.products, self.b)
         lengths = np.ones(slopes.shape)
         rounding = 1e-15 * np.abs(start)
@@ -242,12 +242,12 @@ class FixedWeightFit:
         return np.where(bad, 0.0, lengths)
 
     def _parts(self, rho: Array, products: Array, b: Array) -> Array:
-        """Objective of every target, or of all together where the loss couples them."""
+        """Objective of every target, or the sum if coupled by the loss."""
         losses = self.problem.weight @ self.problem.loss.parts(self.problem.y, products + b)
         return losses + 0.5 * self._whole(rho * products).sum(axis=0)
 
     def _whole(self, values: Array) -> Array:
-        """Sum over targets where the loss couples them."""
+        """Sum over targets if coupled by the loss."""
         return values.sum(axis=1, keepdims=True) if self.problem.loss.coupled else values
 
 
@@ -307,19 +307,19 @@ class SharedNewton(Solver):
 
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
-        """Return what it lacks for ``problem``, in words; empty if nothing."""
+        """Return the missing capabilities for ``problem``, in words; empty if none."""
         if problem.unpenalized.size and not problem.loss.linear_dual:
             return ["beside kernels without a penalty it needs the squared loss; on factors there are no such limits"]
         return super().refusals(problem)
 
     @classmethod
     def refusals_of(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
-        """Return what it lacks for a loss and a penalty, in words; empty if nothing."""
+        """Return the missing capabilities for a loss and a penalty, in words; empty if none."""
         each = loss.each
         return [] if each.smooth else [f"it needs a loss with a derivative, which '{each.name}' does not have"]
 
     def initialize(self, problem: Problem, start: Model) -> _State:
-        """Start from the given model; a penalty that gives every kernel a weight, from weights for the norms."""
+        """Start from the given model, or for dense penalties from weights for the norms."""
         rho, weights, b = start
         if not weights.any():
             weights = _first_weights(problem, rho)
@@ -331,7 +331,7 @@ class SharedNewton(Solver):
         return _State(fit.solve(accuracy), weights, rotation=rotation)
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
-        """Keep the gap, which says how closely the next fit is worth solving, and the norms of all kernels."""
+        """Keep the gap, which sets the accuracy of the next fit, and the norms of all kernels."""
         state.gap = certificate.gap if np.isfinite(certificate.gap) else np.inf
         if not state.norms.size:
             state.norms = _norms(problem, state.fit.rho)
@@ -339,7 +339,7 @@ class SharedNewton(Solver):
             state.norms = certificate.dual_norms
 
     def step(self, problem: Problem, state: _State) -> None:
-        """Move the weights, solve the fit for them, and move less far if the objective has not fallen."""
+        """Move the weights, solve the fit, and shorten the step without decrease."""
         if Capability.FIXED_WEIGHTS in problem.regularizer.capabilities:
             state.fit.solve(max(INNER_SHARE * min(state.gap, problem.loss_at_zero), CLOSEST * problem.loss_at_zero))
             return
@@ -358,7 +358,7 @@ class SharedNewton(Solver):
             state.nodes = NodeWeights.of(problem.regularizer, norms)
 
     def _moved(self, problem: Problem, state: _State, before: float) -> bool:
-        """Take a step over the weights of norms, whose sum the penalty is; return whether the objective has fallen."""
+        """Take a step over the weights of summed norms; return whether the objective decreased."""
         nodes = state.nodes
         assert nodes is not None
         wanted = _newton_nodes(problem, state, nodes)
@@ -382,7 +382,7 @@ class SharedNewton(Solver):
         return state.fit.steps
 
     def _improved(self, problem: Problem, state: _State, weights: Array, before: float) -> bool:
-        """Solve the fit for the weights and keep it if the objective is below ``before``, up to rounding."""
+        """Solve the fit for the weights and accept an objective below ``before``, up to rounding."""
         old = state.fit
         fit = FixedWeightFit(old.problem, problem.stack.combine(weights), old.rho, old.b, steps=old.steps)
         fit.solve(max(INNER_SHARE * min(state.gap, problem.loss_at_zero), CLOSEST * problem.loss_at_zero))
@@ -408,7 +408,7 @@ def _primal(problem: Problem, fit: FixedWeightFit, weights: Array) -> float:
 
 
 def _first_weights(problem: Problem, rho: Array) -> Array:
-    """Return weights to start from: the only ones there are, those for the best multiple of the norms, or none."""
+    """Return starting weights: unique weights, weights of the best multiple of the norms, or none."""
     regularizer, norms = problem.regularizer, _norms(problem, rho)
     if Capability.FIXED_WEIGHTS in regularizer.capabilities:
         weights = np.broadcast_to(regularizer.weight_range[1], norms.shape)
@@ -435,7 +435,7 @@ def _rotated(problem: Problem) -> tuple[Problem, Array | None]:
 
 
 def _newton_weights(problem: Problem, state: _State) -> Array:
-    """Return the weights that minimize the quadratic model on the kernels that matter, zero for all others."""
+    """Return the weights at the minimum of the quadratic model on the relevant kernels, zero for all others."""
     regularizer, fit = problem.regularizer, state.fit
     kernels = _candidates(problem, state)
     if not kernels.size:
@@ -459,7 +459,7 @@ def _newton_weights(problem: Problem, state: _State) -> Array:
 
 
 def _newton_nodes(problem: Problem, state: _State, nodes: NodeWeights) -> Array | None:
-    """Return the weights of norms that minimize the quadratic model, zero for those that do not matter."""
+    """Return the weights of norms at the minimum of the quadratic model, zero for irrelevant norms."""
     fit, norms = state.fit, _norms(problem, state.fit.rho)
     nodes = nodes.entering(problem.regularizer, norms, problem.loss_at_zero)
     kernels = nodes.candidates(norms / NEARLY_VIOLATED)
@@ -482,7 +482,7 @@ def _newton_nodes(problem: Problem, state: _State, nodes: NodeWeights) -> Array 
 
 
 def _linear(regularizer: Regularizer, norms: Array) -> Array:
-    """Return ``u^2 / 2``; above a hard bound C, what makes ``1/u`` instead of ``u^2`` linear, which it nearly is."""
+    """Return ``u^2 / 2``; above a hard bound C, a nearly linear substitute based on ``1/u``."""
     if not regularizer.dual_constraint:
         return norms**2 / 2
     bound = np.broadcast_to(regularizer.inactive_below, norms.shape)
@@ -490,7 +490,7 @@ def _linear(regularizer: Regularizer, norms: Array) -> Array:
 
 
 def _candidates(problem: Problem, state: _State) -> Array:
-    """Return the kernels with a weight that may change, and the worst violators among the rest."""
+    """Return the kernels of free weight, and the worst violators among the rest."""
     regularizer, active = problem.regularizer, state.weights > 0
     if not regularizer.sparse:
         return np.arange(problem.n_kernels)
@@ -505,7 +505,7 @@ def _candidates(problem: Problem, state: _State) -> Array:
 
 
 def _least_bound(problem: Problem, state: _State) -> Any:
-    """Return the dual norm below which a kernel has no weight; in a set of weights, as those with a weight suggest."""
+    """Return the dual norm below which a kernel has no weight, estimated for a set of weights."""
     regularizer, active = problem.regularizer, state.weights > 0
     if not regularizer.weight_set:
         return regularizer.inactive_below

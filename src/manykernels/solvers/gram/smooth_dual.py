@@ -85,7 +85,7 @@ class DualNewton:
         return step > SHORTEST
 
     def changed(self) -> None:
-        """Forget what was computed at the point before."""
+        """Drop the caches of the previous point."""
         self._bounds = None
 
     def intercept(self, scores: Array) -> float:
@@ -102,11 +102,11 @@ class DualNewton:
         return self._evaluate()[0]
 
     def primal(self) -> float:
-        """Return loss and penalty of the blocks that the point implies."""
+        """Return loss and penalty of the blocks implied by the point."""
         return self._evaluate()[1]
 
     def model(self) -> Model:
-        """Return ``(rho, d, b)``: ``rho`` unchanged, with the weights that the block norms and dual norms imply."""
+        """Return ``(rho, d, b)``: ``rho`` unchanged, with the weights implied by block norms and dual norms."""
         d = self.kernels.model_weights()
         return self.kernels.rho, d, self.intercept(self.kernels.model_scores(d))
 
@@ -129,7 +129,7 @@ class DualNewton:
         return max(falling, FINAL_BARRIER * wanted / pairs)
 
     def _find_direction(self, target: float) -> None:
-        """Set the Newton direction; separate scores that mislead it are replaced by those that ``rho`` implies."""
+        """Set the Newton direction; misleading separate scores are replaced by the scores of ``rho``."""
         hessian, samples = self.kernels.hessian(), self.samples
         if isinstance(samples, EntropicSamples) and self._cut:
             samples.resynchronize()
@@ -202,7 +202,7 @@ class DualNewton:
         return self.samples.merit_slope() + self.kernels.slope() + self._multiplier * self._sum_change
 
     def _line_search(self) -> tuple[float, float]:
-        """Return the primal step by Armijo's rule, from quadratics in the step only, and the dual one."""
+        """Return the primal step by Armijo's rule, from quadratics in the step only, and the dual step."""
         step, dual_step = self.samples.interior_steps(INSIDE)
         parts = self.samples.merit_after(0.0), self.kernels.value()
         start, slope = sum(parts), self._slope()
@@ -300,15 +300,15 @@ class SmoothDual(Solver):
         return DualNewton(problem, kernels, b, value)
 
     def step(self, problem: Problem, state: DualNewton) -> None:
-        """Take one Newton step."""
+        """Take a Newton step."""
         state.newton_step(FINAL_SHARE * self.tol * max(abs(state.primal()), problem.tiny))
 
     def worth_certifying(self, problem: Problem, state: DualNewton) -> bool:
-        """Certify only once the gap of the loss, which is all there is, is within ``tol``."""
+        """Certify only once the gap of the loss is within ``tol``."""
         return state.gap() <= self.tol * max(abs(state.primal()), problem.tiny)
 
     def extract(self, problem: Problem, state: DualNewton) -> Model:
-        """Return ``rho`` with the weights and the best intercept that belong to it."""
+        """Return ``rho`` with the matching weights and the best intercept."""
         return state.model()
 
     def newton_steps(self, state: DualNewton) -> int:

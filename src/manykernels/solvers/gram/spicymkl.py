@@ -131,13 +131,13 @@ class SpicyMKL(Solver):
                 break
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
-        """Learn from the pass over all kernels which of them are far from active."""
+        """Read the kernels far from activity off the pass over all kernels."""
         if state.iteration.steps:
             rho = problem.feasible_dual(state.iteration.kernels.rho)
             state.iteration.kernels.learn(rho, certificate.dual_norms)
 
     def extract(self, problem: Problem, state: _State) -> Model:
-        """Return ``rho`` with the weights that the block norms imply and the best intercept for them."""
+        """Return ``rho`` with the weights implied by the block norms and the best intercept."""
         return state.iteration.model()
 
     def newton_steps(self, state: _State) -> int:

@@ -51,7 +51,7 @@ class CoupledPrimalDual(PrimalDual):
         return self.samples
 
     def scores(self) -> Array:
-        """Scores of the model, shifted group by group to those that are tracked."""
+        """Scores of the model, shifted by group to the tracked scores."""
         return self._coupled.aligned(super().scores())
 
     def _loss(self, scores: Array) -> float:
@@ -72,7 +72,7 @@ class CoupledPrimalDual(PrimalDual):
 
 
 def scores_of(problem: Problem, rho: Array, d: Array) -> Array | None:
-    """Return the scores of a model where the loss couples samples: coefficients alone do not tell them."""
+    """Return the scores of a model for a loss that couples samples, undetermined by coefficients alone."""
     return problem.model_parts(rho, d)[0] if problem.loss.couples_samples else None
 
 
@@ -114,7 +114,7 @@ def _start_near_one(problem: Problem, rho: Array, b: float, curve: Curve, scores
 
 
 def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -> PrimalDual:
-    """Start from coefficients scaled to the largest dual value, with weights that fit the scores best."""
+    """Start from coefficients scaled to the largest dual value, with weights of the best fit to the scores."""
     rho = interior_point(problem, rho)
     norms = problem.dual_norms(rho)
     scale, value = best_scale(problem, rho, norms)
@@ -136,7 +136,7 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
 
 
 def _one_sided(problem: Problem) -> bool:
-    """Whether coefficients of zero are at an end of their box, where nothing but the multipliers keeps them off."""
+    """Return whether zero is an end of the box of coefficients, with multipliers as the only barrier."""
     if problem.loss.smooth or problem.loss.couples_samples:
         return False
     low, high = problem.dual_box
@@ -144,7 +144,7 @@ def _one_sided(problem: Problem) -> bool:
 
 
 def starts_warm(problem: Problem) -> bool:
-    """Whether nothing but the norms bounds the coefficients, or what does is a pole that the loss keeps them off."""
+    """Return whether only norms or poles of the loss bound the coefficients."""
     if problem.loss.couples_samples or problem.regularizer.weight_set:
         return False
     hard = problem.regularizer.dual_constraint and free_kernels(problem.regularizer, problem.n_kernels)[0].all()

@@ -1,4 +1,4 @@
-"""Certificates of many targets at once, squared loss: those of `Problem.certificate`, an axis of targets first."""
+"""Certificates of many targets at once, squared loss, equal to `Problem.certificate` with a leading axis of targets."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ def _value(t: Array, linear: Array, squared: Array) -> Array:
 
 
 def _largest_scale(u: Array, linear: Array, squared: Array) -> Array:
-    """Return the largest factors up to 1 for which conjugates of the penalties are finite, (T,)."""
+    """Return the largest factors up to 1 with finite conjugates of the penalties, (T,)."""
     largest = u.max(axis=1)
     beyond = (squared <= 0) & (largest > linear)
     return np.where(beyond, linear / np.where(beyond, largest, 1.0), 1.0)
 
 
 def _conjugate(u: Array, linear: Array, squared: Array) -> Array:
-    """Return conjugates of the penalties at norms within the range of these."""
+    """Return conjugates of the penalties at norms within the range."""
     excess = np.square(np.maximum(u - linear[:, None], 0.0)).sum(axis=1)
     return np.where(squared > 0, 0.5 * excess / np.where(squared > 0, squared, 1.0), 0.0)
 

@@ -31,11 +31,11 @@ NEARLY_ACTIVE = 0.98  # share of the bound above which a kernel without weight s
 
 
 class BlockFunction(Protocol):
-    """What the Newton iteration needs to know about the regularizer."""
+    """The regularizer in the Newton iteration."""
 
     @property
     def regularizer(self) -> Regularizer:
-        """The regularizer that the function belongs to."""
+        """The regularizer of the function."""
 
     def take(self, kernels: Array) -> BlockFunction:
         """Return the function of some of the kernels."""
@@ -45,7 +45,7 @@ class BlockFunction(Protocol):
         """Step of the blocks."""
 
     def block_norms(self, x: Array) -> Array:
-        """Return the ``p_m`` that belong to the norms ``x_m``."""
+        """Return the ``p_m`` that match the norms ``x_m``."""
 
     def value(self, x: Array, p: Array) -> float:
         """Return the sum over kernels of the function, given ``p = block_norms(x)``."""
@@ -83,7 +83,7 @@ class MoreauEnvelope:
 
 @dataclass(frozen=True)
 class SmoothConjugate:
-    """The conjugate ``Omega*(u)`` itself where it is differentiable, (49) and (50)."""
+    """The conjugate ``Omega*(u)``, if differentiable, (49) and (50)."""
 
     regularizer: Regularizer
     gamma: float = 1.0
@@ -108,7 +108,7 @@ class SmoothConjugate:
 
 
 class TrackedKernels:
-    """Blocks ``v_m = alpha_m + gamma rho`` of the kernels that may be active."""
+    """Blocks ``v_m = alpha_m + gamma rho`` of the possibly active kernels."""
 
     def __init__(
         self, problem: Problem, function: BlockFunction, rho: Array, norms: Array, weights: Array | None = None
@@ -157,7 +157,7 @@ class TrackedKernels:
         return self._followed.regularizer.value(self._p)
 
     def model_weights(self) -> Array:
-        """Return the kernel weights ``d`` (M,) with which ``rho`` has the block norms of the point: Table 3."""
+        """Return the kernel weights ``d`` (M,) for the block norms of the point at ``rho``: Table 3."""
         d = np.zeros(self.problem.n_kernels)
         d[self.indices] = self._followed.regularizer.weights(self._p, self.dual_norms)
         return d * self._inverse_squares
@@ -167,7 +167,7 @@ class TrackedKernels:
         return float(self._followed.regularizer.weights(self._p, self.dual_norms).max(initial=0.0))
 
     def model_scores(self, d: Array) -> Array:
-        """Return ``sum_m d_m K_m rho`` for weights of kernels that are followed."""
+        """Return ``sum_m d_m K_m rho`` for weights of tracked kernels."""
         return (d[self.indices] / self._inverse_squares[self.indices]) @ self._products
 
     def distance(self) -> float:
@@ -245,7 +245,7 @@ class TrackedKernels:
         self._measure()
 
     def learn(self, rho: Array, norms: Array) -> None:
-        """Use the dual norms (M,) of coefficients near the current ones, which a certificate has computed."""
+        """Use the dual norms (M,) from a certificate at nearby coefficients."""
         self._note(np.arange(norms.size), norms + self._reach * float(np.linalg.norm(rho - self.rho)))
 
     # --- parts ------------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class TrackedKernels:
         self._expiry[kernels] = np.maximum(self._expiry[kernels], self._path + room)
 
     def _follow_suspects(self, length: float) -> None:
-        """Measure kernels that could become active within ``length``, and follow those that still could."""
+        """Compute norms of kernels with possible activity within ``length``, and track the remaining ones."""
         if not self._selects:
             return
         suspect = self._expiry < self._path + length

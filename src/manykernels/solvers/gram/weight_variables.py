@@ -41,7 +41,7 @@ class LinearWeights(NamedTuple):
 
 
 class WeightVariables(Protocol):
-    """What the Newton system needs to know about the kernels."""
+    """The kernels in the Newton system."""
 
     weights: Array
 
@@ -90,7 +90,7 @@ class WeightVariables(Protocol):
 
 
 def longest_step(*pairs: tuple[Array, Array]) -> float:
-    """Largest step in [0, 1] that keeps ``value + step * change`` of every pair of them non-negative."""
+    """Largest step in [0, 1] with nonnegative ``value + step * change`` of every pair."""
     return -1.0 / min(float(np.fmin.reduce(change / value, initial=-1.0)) for value, change in pairs)
 
 
@@ -122,7 +122,7 @@ def nearer(products: Array, target: float) -> Array:
 
 @dataclass
 class PairedWeights:
-    """Kernels with a slack and a weight whose product goes to zero."""
+    """Kernels with a slack and a weight, their product converging to zero."""
 
     weights: Array
     slack: Array
@@ -143,7 +143,7 @@ class PairedWeights:
         return float(slack @ (self.weights + dual_step * self.weight_change))
 
     def aim(self, target: float) -> None:
-        """Set what products are to change by."""
+        """Set the target change of the products."""
         self._wanted = target - self.weights * self.slack - self._second
 
     def longest_steps(self) -> tuple[float, float]:
@@ -162,14 +162,14 @@ class PairedWeights:
 
 
 def free_kernels(regularizer: Regularizer, n_kernels: int) -> tuple[Array, Array]:
-    """Return which kernels have more than one possible weight, and the largest weight of every."""
+    """Return the kernels with more than one possible weight, and the largest weight of every kernel."""
     low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), n_kernels) for end in regularizer.weight_range)
     return low < high, np.array(high)
 
 
 @dataclass
 class UnpairedWeights:
-    """Kernels without slacks, whose weights are never zero."""
+    """Kernels without slacks, of nonzero weights."""
 
     weights: Array
 
@@ -188,7 +188,7 @@ class UnpairedWeights:
         return 1.0, 1.0
 
     def move(self, primal_step: float, dual_step: float) -> None:
-        """Take the step; a weight falls to a tenth at most, since no other variable depends on it staying linear."""
+        """Take the step; a weight falls to a tenth at most, since nothing else depends on linearity."""
         self.weights = np.maximum(self.weights + dual_step * self.weight_change, 0.1 * self.weights)
 
     def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
@@ -203,7 +203,7 @@ class PowerWeights(UnpairedWeights):
     scale: float
 
     def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
-        """Linearize whichever of the two, weight by squared norm or squared norm by weight, is the concave one."""
+        """Linearize the concave relation: weight by squared norm or squared norm by weight."""
         bound = self.squared_bound()
         if self.exponent < 2:
             implied = (np.sqrt(squared_norms) / self.scale) ** self.exponent
@@ -229,7 +229,7 @@ class PowerWeights(UnpairedWeights):
 
     @classmethod
     def central(cls, squared_norms: Array, exponent: float, scale: float) -> PowerWeights:
-        """Return the weights that belong to the norms, kept within 26 orders of magnitude of one."""
+        """Return the weights that match the norms, within 26 orders of magnitude of 1."""
         norms = np.sqrt(squared_norms)
         logarithms = exponent * (np.log(np.maximum(norms, 1e-6 * norms.max())) - np.log(scale))
         return cls(np.exp(np.clip(logarithms, -60.0, 60.0)), exponent, scale)
@@ -257,7 +257,7 @@ class FixedWeights(UnpairedWeights):
 
 @dataclass
 class BoundedWeights(PairedWeights):
-    """Separable penalties whose bound rises with the weight or is constant, as of block 1-norm and elastic net."""
+    """Separable penalties with a bound nondecreasing in the weight, like block 1-norm and elastic net."""
 
     regularizer: Regularizer
     _known: tuple[Array, tuple[Array, Array]] | None = field(default=None, init=False)
@@ -271,7 +271,7 @@ class BoundedWeights(PairedWeights):
 
     @property
     def hard_bound(self) -> bool:
-        """Whether no bound depends on a weight, so weights may be as large as they like."""
+        """Return whether all bounds are independent of the weights, so weights may be arbitrarily large."""
         return not self._norm_bound()[1].any()
 
     def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
@@ -286,7 +286,7 @@ class BoundedWeights(PairedWeights):
         return shift
 
     def set_direction(self, products: Array) -> tuple[float, float]:
-        """Go on from `linearize`, which has been asked at the point and target."""
+        """Continue from `linearize` at the same point and target."""
         raised = self._residual + products
         self.weight_change = (self._wanted + self.weights * raised) / self._denominator
         self._dslack = -raised if self._constant else self._norm_bound()[1] * self.weight_change - raised
@@ -318,7 +318,7 @@ class BoundedWeights(PairedWeights):
         return BoundedWeights(weights, slack, regularizer)
 
     def grow(self, factor: float, squared_norms: Array) -> None:
-        """Multiply all weights by ``factor`` for dual coefficients divided by it."""
+        """Multiply all weights by ``factor`` for dual coefficients divided by ``factor``."""
         self.weights = self.weights * factor
         bound = self.squared_bound()
         self.slack = np.maximum((bound - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * bound)
@@ -335,21 +335,21 @@ class BoundedWeights(PairedWeights):
         return self._norm_bound()[0]
 
     def _norm_bound(self) -> tuple[Array, Array]:
-        """Return ``B^2`` and the derivative of ``B^2 / 2``, computed once a point, or once where they are constant."""
+        """Return ``B^2`` and the derivative of ``B^2 / 2``, cached per point, or once if constant."""
         if self._known is None or not (self._constant or self._known[0] is self.weights):
             self._known = self.weights, self.regularizer.formulas.norm_bound(self.weights)
         return self._known[1]
 
 
 def _first_bounds(regularizer: Regularizer, squared_norms: Array) -> Array:
-    """Return ``B_m(0)^2``, the natural size of a slack, or the size of the norms where that is zero."""
+    """Return ``B_m(0)^2``, the natural size of a slack, or the size of the norms if zero."""
     bound, _ = regularizer.norm_bound(np.zeros(squared_norms.shape))
     return np.where(bound > 0, bound, max(float(squared_norms.max(initial=0.0)), np.finfo(np.float64).tiny))
 
 
 @dataclass
 class PartlyFixedWeights:
-    """Bounded kernels among others with ridge terms only, whose weight is a single number."""
+    """Bounded kernels beside kernels with ridge terms only, of fixed weight."""
 
     inner: BoundedWeights
     free: Array

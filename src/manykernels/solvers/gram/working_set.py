@@ -81,7 +81,7 @@ class WorkingCopy:
     _buffer: Array | None = field(default=None, repr=False)
 
     def choose(self, kernels: Array) -> Problem:
-        """Return the problem on ``kernels``; those in the set before must come first, in their old order."""
+        """Return the problem on ``kernels``; previous kernels must come first, in their old order."""
         stack = self.problem.stack
         if stack.in_memory and not self._pays(kernels.size):
             chosen: GramStack = stack.view(kernels, prove=False)
@@ -111,7 +111,7 @@ class WorkingCopy:
         return buffer[: kernels.size]
 
     def _pays(self, size: int) -> bool:
-        """Return whether a copy of kernels in memory is read faster: triangles of full matrices, if they are few."""
+        """Return whether a copy of kernels in memory is read faster: few triangles of full matrices."""
         stack, triangle = self.problem.stack, self._dtype.itemsize * self._entries
         return stack.nbytes >= FULL * stack.n_kernels * triangle and size * triangle <= COPIED_BYTES
 
@@ -147,14 +147,14 @@ class WorkingCopy:
 
     @property
     def _most_rows(self) -> int:
-        """Number of kernels whose triangles may be held."""
+        """Number of storable triangles of kernels."""
         stack = self.problem.stack
         allowed = COPIED_BYTES if stack.in_memory else stack.spare_bytes
         row = self._dtype.itemsize * self._entries
         return stack.n_kernels if allowed is None else min(stack.n_kernels, allowed // row)
 
     def _fits(self, size: int) -> bool:
-        """Return whether ``size`` kernels can be held, beside the rows of a buffer that they outgrow."""
+        """Return whether ``size`` kernels fit, beside the rows of an outgrown buffer."""
         if self.problem.stack.in_memory or self.problem.stack.spare_bytes is None:
             return True
         outgrown = self._buffer is not None and self._buffer.shape[0] < size
@@ -239,13 +239,13 @@ class WorkingSet(Solver):
         return _State(start, WorkingCopy(problem, self.tol, warm=bool(start[1].any())))
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
-        """Keep the norms of all kernels: they name the violators."""
+        """Keep the norms of all kernels, which determine the violators."""
         state.norms = certificate.dual_norms
         state.previous_gap = state.gap
         state.gap, state.absolute_gap = certificate.relative_gap, certificate.gap
 
     def step(self, problem: Problem, state: _State) -> None:
-        """Grow the working set by the worst violators and solve on it."""
+        """Grow the working set by the worst violators and solve."""
         if state.iteration is None:
             self._open(problem, state)
         else:
@@ -335,11 +335,11 @@ class WorkingSet(Solver):
         state.iteration.descend(wanted, self._with_zeros(wanted))
 
     def _with_zeros(self, wanted: float) -> float:
-        """Return the relative gap within which a model without inactive kernels is as good as one with them."""
+        """Return the relative gap within which inactive kernels are negligible."""
         return 2.0 * wanted if wanted > self.tol else PRUNING_TOLERANCE * self.tol
 
 
 def _relative(norms: Array, bounds: Array | float) -> Array:
-    """Return dual norms in units of the bound above which a kernel has a weight; infinite where every norm is."""
+    """Return dual norms in units of the activity bound of a kernel; infinite without a bound."""
     bounds = np.broadcast_to(bounds, norms.shape)
     return np.divide(norms, bounds, out=np.full(norms.shape, np.inf), where=bounds > 0)

@@ -76,7 +76,7 @@ def exchange_active_sets(problem: Problem, gram: Array, rho: Array, b: float) ->
 
 @dataclass
 class _Pieces:
-    """The quadratic piece that every sample is on: the interval, the linear term, and whether it is free in between."""
+    """The quadratic piece of every sample: the interval, the linear term, and the free flag."""
 
     low: Array
     high: Array
@@ -97,7 +97,7 @@ class _Pieces:
         return b
 
     def exchange(self, problem: Problem, gram: Array, b: float) -> bool:
-        """Move samples to the bounds that they crossed, free those that want to leave theirs; return whether any."""
+        """Move samples to crossed bounds, free samples pulled off bounds; return whether any moved."""
         below, above = self.free & (self.rho < self.low), self.free & (self.rho > self.high)
         used = np.flatnonzero(self.rho)
         pull = self.linear - self.diagonal * self.rho - gram[:, used] @ self.rho[used] - b
@@ -110,7 +110,7 @@ class _Pieces:
         return bool((before != self.free).any())
 
     def _cross_kinks(self, problem: Problem, pull: Array) -> Array | float:
-        """Put samples at 0 that are pulled beyond the kink on the other side; return how that changes the pull."""
+        """Put samples at 0 with a pull beyond the kink on the other side; return the change of the pull."""
         kink = problem.loss.kink
         if kink == 0:
             return 0.0
@@ -210,7 +210,7 @@ def _fit_coupled(problem: Problem, gram: Array, warm: LearnerFit | None, tol: fl
 
 
 def _shortened(problem: Problem, gram: Array, rho: Array, step: Array, before: float) -> Array:
-    """Return the end of a step that is halved until the objective falls."""
+    """Return the end of a step halved until the objective falls."""
     for _ in range(MOST_HALVINGS):
         if _objective(problem, gram, rho + step) < before:
             return rho + step
@@ -239,7 +239,7 @@ def _certified(
 
 
 def _solve_linear(problem: Problem, gram: Array) -> LearnerFit:
-    """Solve ``(gram + diag(curvature/s)) rho + b = y``, ``sum rho = 0``: one bordered Cholesky factorization."""
+    """Solve ``(gram + diag(curvature/s)) rho + b = y``, ``sum rho = 0``: a bordered Cholesky factorization."""
     matrix = np.array(gram, dtype=np.float64)
     matrix[np.diag_indices_from(matrix)] += problem.loss.curvature / problem.weight
     rho, b = NewtonSystem(matrix, problem.fit_intercept).solve(problem.y, 0.0)
@@ -258,7 +258,7 @@ def _exchange(problem: Problem, gram: Array, warm: LearnerFit | None, tol: float
 
 
 def _starts(problem: Problem, gram: Array, warm: LearnerFit | None) -> Iterator[tuple[Array, float]]:
-    """Yield the models whose active sets are to be exchanged; none if only the iteration can tell one."""
+    """Yield the starting models of active-set exchange; none if only the iteration can find one."""
     if Capability.HINGE_FORM in problem.loss.capabilities:
         yield _smo(problem, gram, warm)
         return
@@ -271,7 +271,7 @@ def _starts(problem: Problem, gram: Array, warm: LearnerFit | None) -> Iterator[
 
 
 def _smo(problem: Problem, gram: Array, warm: LearnerFit | None) -> tuple[Array, float]:
-    """Move pairs of samples (single ones without intercept), from the last coefficients if there are any."""
+    """Move pairs of samples (single samples without intercept), from the last coefficients if any."""
     start = np.zeros(problem.n_samples) if warm is None else problem.feasible_dual(warm.rho)
     tol = products.PAIRS_TOL if problem.fit_intercept else products.SINGLES_TOL
     most, border = products.SMO_SWEEPS * problem.n_samples, problem.fit_intercept
@@ -280,7 +280,7 @@ def _smo(problem: Problem, gram: Array, warm: LearnerFit | None) -> tuple[Array,
 
 
 def _polish(problem: Problem, gram: Array, best: LearnerFit, tol: float) -> LearnerFit:
-    """Exchange active sets from that of ``best``; return the best model met."""
+    """Exchange active sets from the set of ``best``; return the best model."""
     steps = best.steps
     for rho, b in exchange_active_sets(problem, gram, best.rho, best.b):
         steps += 1
@@ -292,7 +292,7 @@ def _polish(problem: Problem, gram: Array, best: LearnerFit, tol: float) -> Lear
 
 
 def _resume(problem: Problem, gram: Array, warm: LearnerFit | None, tol: float) -> LearnerFit:
-    """Continue from the scores that the old coefficients stand for, so only ``f = gram @ rho`` is violated."""
+    """Continue from the scores of the old coefficients, so only ``f = gram @ rho`` is violated."""
     zero = _certified(problem, gram, *problem.zero_model(), 0)
     samples = None if warm is None else _warm_samples(problem, gram, warm)
     if warm is None or samples is None:
@@ -303,7 +303,7 @@ def _resume(problem: Problem, gram: Array, warm: LearnerFit | None, tol: float) 
 
 
 def _warm_samples(problem: Problem, gram: Array, warm: LearnerFit) -> SampleVariables | None:
-    """Return the variables of the loss at old coefficients; None if these may sit at bounds that hold multipliers."""
+    """Return the variables of the loss at old coefficients; None at possible bounds with multipliers."""
     low, high = problem.dual_box
     if not (np.isfinite(low).any() or np.isfinite(high).any()):
         return paired_samples(problem, warm.rho, 0.0)
@@ -334,7 +334,7 @@ def _single(problem: Problem, gram: Array) -> Problem:
 
 
 def _descend(problem: Problem, gram: Array, iteration: PrimalDual, best: LearnerFit, tol: float) -> LearnerFit:
-    """Take Newton steps, at least one: an old answer is never returned unchanged, however well it still does."""
+    """Take Newton steps, at least one: an old answer is never returned unchanged."""
     useless, smallest = 0, np.inf
     for _ in range(products.MOST_STEPS):
         try:

@@ -199,7 +199,7 @@ MISSING = -1  # slot of a row that is not in the cache
 
 @compiled()
 def steepest(grad: Array, rho: Array, lo: Array, hi: Array, active: Array) -> tuple[int, int]:
-    """Return the coordinate that gains most by rising and the one that gains most by falling (-1 if none can)."""
+    """Return the coordinates of the largest gain by rising and by falling (-1 if none)."""
     up, down = -1, -1
     lowest, highest = np.inf, -np.inf
     for i in active:
@@ -222,7 +222,7 @@ def violation_of(grad: Array, up: int, down: int, paired: bool) -> float:
 
 @compiled()
 def shrink(grad: Array, rho: Array, lo: Array, hi: Array, active: Array, low: float, high: float, kept: Array) -> int:
-    """Write the active coordinates without those at a bound that their gradient pushes against; return how many."""
+    """Write the active coordinates without coordinates pushed against bounds; return the number."""
     count = 0
     for i in active:
         idle = (rho[i] >= hi[i] and grad[i] < low) or (rho[i] <= lo[i] and grad[i] > high)
@@ -234,13 +234,13 @@ def shrink(grad: Array, rho: Array, lo: Array, hi: Array, active: Array, low: fl
 
 @compiled()
 def idle_bounds(grad: Array, up: int, down: int, paired: bool) -> tuple[float, float]:
-    """Return the interval outside which a coordinate at a bound takes no part in any violating pair."""
+    """Return the interval of violating pairs; coordinates at a bound outside are idle."""
     return (grad[up], grad[down]) if paired else (0.0, 0.0)
 
 
 @compiled()
 def moved(value: float, step: float, longest: float, bound: float) -> float:
-    """Move a coordinate; a step as long as its own room ends exactly at the bound."""
+    """Move a coordinate; a full-length step ends exactly at the bound."""
     return bound if abs(step) >= longest else value + step
 
 
@@ -273,7 +273,7 @@ def _model_curvature(
 def _best_partner(
     grad: Array, rho: Array, lo: Array, active: Array, up: int, curvature: Array, mixed: Array, z: float
 ) -> int:
-    """Return the coordinate whose fall, with the rise of ``up``, lowers the second-order model most."""
+    """Return the coordinate with the best second-order decrease by falling, paired with a rise of ``up``."""
     best, partner = -1.0, -1
     for n in active:
         gain = grad[n] - grad[up]
@@ -300,7 +300,7 @@ def _spread(
 
 @compiled()
 def _row(rows: Array, slots: Array, stamps: Array, i: int) -> Array:
-    """Return row ``i`` of every kernel (M, N) and mark it as used last."""
+    """Return row ``i`` of every kernel (M, N) and mark the row as most recent."""
     latest = 0
     for stamp in stamps:
         latest = max(latest, stamp)

@@ -42,7 +42,7 @@ STEPS_PER_SAMPLE = 10_000
 
 
 class WeightedProducts:
-    """The matrix ``sum_m d_m K_m`` as the products with vectors; a Gram matrix for those who only multiply."""
+    """The matrix ``sum_m d_m K_m`` as products with vectors, in place of a Gram matrix."""
 
     def __init__(self, stack: GramStack, weights: Array) -> None:
         self._stack, self._weights = stack, weights
@@ -56,12 +56,12 @@ class WeightedProducts:
 
 
 def does_with_products(problem: Problem) -> bool:
-    """Tell whether the stack should form no matrix, and the loss needs none: it has derivatives, sample by sample."""
+    """Return whether products suffice: the stack avoids matrices, and the loss is smooth and separable."""
     return problem.stack.matrix_free and problem.loss.smooth and not (problem.shared or problem.bound.couples_samples)
 
 
 def weighted_sum(problem: Problem, weights: Array) -> Array | WeightedProducts:
-    """Return ``sum_m d_m K_m`` as a matrix, or as products where that costs less and the loss needs no more."""
+    """Return ``sum_m d_m K_m`` as a matrix, or as products if cheaper and sufficient for the loss."""
     return WeightedProducts(problem.stack, weights) if does_with_products(problem) else problem.stack.combine(weights)
 
 
@@ -137,7 +137,7 @@ class _Point:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """A direction of coefficients, intercept and scores, how the value falls along it, and what it cost."""
+    """A direction of coefficients, intercept and scores, the slope of the value, and the cost."""
 
     rho: Array
     b: float
@@ -203,7 +203,7 @@ class Projection:
 
 
 def _descended(problem: Problem, point: _Point, step: _Step) -> _Point | None:
-    """Return the first of the points at 1, 1/2, 1/4, ... of a step that is low enough; None if there is none."""
+    """Return the first of the points at 1, 1/2, 1/4, ... of a step with sufficient decrease; None if none."""
     length = 1.0
     for _ in range(MOST_HALVINGS):
         rho, b = point.rho + length * step.rho, point.b + length * step.b

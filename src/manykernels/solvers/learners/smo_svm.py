@@ -43,7 +43,7 @@ def _svm_gradient(gram: Array, rho: Array, y: Array, grad: Array) -> None:
 def _svm_partner(
     row: Array, diagonal: Array, grad: Array, rho: Array, lo: Array, own: float, lowest: float
 ) -> tuple[int, float]:
-    """Return the coordinate whose fall, with the rise of the other, gains most, and the highest gradient that can."""
+    """Return the coordinate of the largest gain by falling, paired with a rise, and the highest falling gradient."""
     best, partner, highest = -1.0, -1, -np.inf
     for n in range(grad.size):
         if rho[n] > lo[n]:
@@ -60,7 +60,7 @@ def _svm_partner(
 def _svm_pairs(
     gram: Array, diagonal: Array, lo: Array, hi: Array, rho: Array, grad: Array, tol: float, most: int
 ) -> tuple[float, int]:
-    """Move up to ``most`` pairs; two sweeps a step: one for the partner, one for the gradient and the next rise."""
+    """Move up to ``most`` pairs, with two sweeps per step: for the partner, and for the gradient and the next rise."""
     everything = np.arange(rho.size)
     up, _ = steepest(grad, rho, lo, hi, everything)
     steps = 0
