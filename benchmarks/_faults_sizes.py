@@ -43,4 +43,16 @@ print(round(model.score(X[300:], f[300:]), 3))
 """,
         "tests/estimators/test_descent.py",
     ),
+    Case(
+        "49.5", "a row far out in a heavy tail: largest prediction in ranges of the target, fit and search",
+        """
+Z = rng.normal(size=(160, 3))
+X = np.column_stack([np.exp(2 * Z[:, 0]), Z[:, 1:]])
+y = np.tanh(Z[:, 0]) + np.sin(2 * Z[:, 1]) + 0.1 * rng.normal(size=160)
+far = X * [100, 1, 1]
+for model in (MKLRegressor(), MKLRegressorCV(cv=3)):
+    print(f"{np.abs(model.fit(X, y).predict(far)).max() / np.ptp(y):.1f}", end=" ")
+""",
+        "tests/kernels/test_tails.py",
+    ),
 )  # fmt: skip

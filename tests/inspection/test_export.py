@@ -123,6 +123,7 @@ def models():
     X, table = numbers(), mixed()
     y, z, gapped = wave(X), mixed_target(table), mixed(gaps=True)
     curves, single = KernelBank.per_feature(widths=[0.5, 1.0]), {"alpha": 1e-3}
+    tails = KernelBank.per_feature(Linear(), widths=[1.0], standardize="robust")
     classes = np.digitize(y, [-0.7, 0.7])
     factored = {"representation": "factored"}
     return {
@@ -144,6 +145,7 @@ def models():
         "masked": (MKLRegressor(KernelBank.per_feature(widths=[1.0], missing="mask"), **single), gapped[["age"]], z),
         "hazards": (MKLSurvival(curves, alpha=1e-2), X, survival_array(np.arange(N) % 3 > 0, np.abs(y) + 0.1)),
         "constant": (MKLRegressor(curves, alpha=1e6), X, y),
+        "heavy tails": (MKLRegressor(tails, **single), np.column_stack([np.exp(2 * X[:, 0]), X[:, 1:]]), z),
     }
 
 

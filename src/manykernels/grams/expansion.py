@@ -180,7 +180,7 @@ class Expansion:
     def _readings(self, table: Table) -> Iterator[tuple[slice, Callable[[int], Reading]]]:
         """Yield slices of rows, and how kernels read them."""
         kernels = list(zip(self.bank.table.specs, self.bank.table.positions, strict=True))
-        if self.bank.table.encodings and len(table) > CHUNK_ROWS:
+        if any(own.kind != "number" for own in self.bank.table.encodings) and len(table) > CHUNK_ROWS:
             self.bank.table.values(table)  # reads each column once: the form of dates in text is that of all rows
         for start in range(0, len(table), CHUNK_ROWS):
             at = slice(start, min(start + CHUNK_ROWS, len(table)))

@@ -26,14 +26,14 @@ from manykernels.grams.rows.base import RowSource
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.kernels import FittedBank, Gaussian, KernelBank, KernelSpec, Laplacian, Matern, ObjectKernel
-from manykernels.kernels.bank.bank import bank_kinds, resolve_specs, used_columns
+from manykernels.kernels.bank.bank import ROBUST, bank_kinds, resolve_specs, used_columns
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DefaultKernels, ProjectedDefaults
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, check_diagonal, training_scales, unit_factors
 from manykernels.kernels.bank.patterns import NamedKernel, by_identity
 from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, known_width
 from manykernels.kernels.specs.inner import Linear
-from manykernels.kernels.tables.encoding import MixedRows, numbers_of
+from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.validation.arrays import Array, plainly_finite
 
 LANDMARK_PRODUCTS = 1e9  # rows times the square of landmarks of the default bank: what a step on them costs
@@ -120,12 +120,27 @@ def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
     if is_chunked(X):
         return _read_chunks(open_rows(X), bank)
     if isinstance(X, np.ndarray) and bank.missing != "indicator":
-        return bank.expand(Table.of(X)), ColumnTable(X, standardize=bank.standardize, missing=bank.missing)
+        kernels = bank.expand(Table.of(X))
+        heavy = {"encodings": _heavy_tails(bank, kernels, Table.of(X)), "missing": bank.missing}
+        return kernels, ColumnTable(X, standardize=bool(bank.standardize), **heavy)
     rows = Table.of(X)
     bank.check(rows)
     kernels = bank.expand(rows)
-    options: dict[str, Any] = {"standardize": bank.standardize, "missing": bank.missing, "carried": _carried(kernels)}
+    options = _options(bank, kernels) | {"encodings": _heavy_tails(bank, kernels, rows)}
     return kernels, ColumnTable(rows, **options, used=used_columns(kernels).tolist())
+
+
+def _options(bank: KernelBank, kernels: list[NamedKernel]) -> dict[str, Any]:
+    """Return how tables of columns read rows for a bank."""
+    return {"standardize": bool(bank.standardize), "missing": bank.missing, "carried": _carried(kernels)}
+
+
+def _heavy_tails(bank: KernelBank, kernels: list[NamedKernel], rows: Table) -> dict[int, Encoding]:
+    """Return the encodings of columns whose tails a bank compresses, by their positions."""
+    if bank.standardize != ROBUST:
+        return {}
+    numbers = np.array([j for j in used_columns(kernels).tolist() if rows.kind(j) == "number"], dtype=np.intp)
+    return bank.heavy_tails(kernels, numbers, rows.codes(numbers), [rows.encoding(j) for j in numbers])
 
 
 def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
@@ -133,8 +148,7 @@ def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel]
     rows = header_of(source)
     bank.check(rows)
     kernels = bank.expand(rows)
-    options: dict[str, Any] = {"standardize": bank.standardize, "missing": bank.missing, "carried": _carried(kernels)}
-    table = ChunkedTable(source, rows, **options, used=used_columns(kernels).tolist())
+    table = ChunkedTable(source, rows, **_options(bank, kernels), used=used_columns(kernels).tolist())
     if not table.gaps.any():
         return kernels, table
     rows = replace(rows, data=_with_gaps(rows.data, np.flatnonzero(table.gaps)), _encodings={}, _read={}, expanded={})

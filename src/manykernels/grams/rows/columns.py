@@ -86,13 +86,14 @@ class ColumnTable:
         used: Sequence[int] | None = None,
         carried: Mapping[int, bool] | None = None,
         units: tuple[Array, Array] | None = None,
+        encodings: Mapping[int, Encoding] | None = None,
     ) -> None:
         self.missing, self.used, self.carried = missing, None if used is None else tuple(used), dict(carried or {})
         self.encodings: tuple[Encoding, ...] = ()
         self._kept = {}
         self.names: tuple[Any, ...] | None = None
         self.objects: dict[int, Array] = dict(X.objects) if isinstance(X, MixedRows) else {}
-        self._hold(self._read(numbers_of(X)))
+        self._hold(self._read(numbers_of(X), encodings or {}))
         summaries = self._summaries(standardize)
         self._check(summaries)
         self._set_units(summaries, standardize)
@@ -100,15 +101,15 @@ class ColumnTable:
             self.center, self.unit = units
             self.low, self.high = (summaries[:, :2].T - self.center) / self.unit
 
-    def _read(self, X: object) -> Array:
+    def _read(self, X: object, given: Mapping[int, Encoding]) -> Array:
         """Return training rows as a float array, NaN where a gap is allowed; learns names and encodings."""
-        if _is_float(X):
+        if _is_float(X) and not given:
             return X
         table = Table.of(X)
         used = self.used = tuple(range(table.n_columns)) if self.used is None else self.used
         self.names = table.columns
         self.objects = {j: table.objects(j) for j in self.carried}
-        encodings = {j: OBJECTS if self.carried.get(j) else table.encoding(j) for j in used}
+        encodings = {j: OBJECTS if self.carried.get(j) else table.encoding(j) for j in used} | dict(given)
         self.encodings = tuple(encodings.get(j, NUMBERS) for j in range(table.n_columns))
         return _codes(table, used, used, self)
 

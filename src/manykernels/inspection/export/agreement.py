@@ -4,7 +4,7 @@ import importlib.util
 import sqlite3
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,7 @@ def _merged(parts: list[tuple[Values, bool]]) -> list[tuple[Values, bool]]:
 
 def _scores(model: Any, columns: Columns, part: Values) -> Array:
     """Return the scores of rows, before classes and exponentials."""
-    frame = columns.frame(list(part), list(part.values()))
+    frame = columns.frame(list(part), list(part.values()), as_given=True)
     plain_numbers = not columns.named and all(dtype == np.float64 for dtype in frame.dtypes)
     return np.asarray(model._scores(frame.to_numpy() if plain_numbers else frame))
 
@@ -139,7 +139,7 @@ class _Pools:
         for j in self.positions:
             if self.kind(j) != "levels":
                 values = [columns.known(m, at.index(j)) for m, at in enumerate(own) if j in at]
-                self.known[j] = np.unique(np.concatenate(values))
+                self.known[j] = np.unique(columns.given(j, np.concatenate(values)))
 
     def kind(self, j: int) -> str:
         """Return "levels", "boolean" or "number"."""
@@ -164,6 +164,12 @@ class _Pools:
         taken = (self.rng.random(n) < 0.5) & (not wide)
         return np.where(taken, self.rng.choice(known, n), values).tolist()
 
+    def _given(self, j: int, values: Any) -> Any:
+        """Return values of a column as rows have them."""
+        if self.columns.encodings[j].tails is None:
+            return values
+        return self.columns.given(j, np.array(values, dtype=np.float64)).tolist()
+
     def _with(self, j: int, values: list[Any]) -> Values:
         """Return rows with the values of a single column."""
         return self.drawn(len(values)) | {j: values}
@@ -175,6 +181,7 @@ class _Pools:
             if len(positions) > 1 and self.columns.table.specs[m].family != "missing":
                 points = self.columns.points(m)
                 values = probes(self.columns, m, points, AT_POINTS)
+                values = [self._given(j, own) for j, own in zip(positions, values, strict=True)]
                 found.append(self.drawn(AT_POINTS) | dict(zip(positions, values, strict=True)))
         return found
 
@@ -185,7 +192,7 @@ class _Pools:
             if axis.kind not in ("steps", "numbers") and not axis.edges:
                 continue
             edges = np.array(axis.edges or axis.levels)
-            edges = self.rng.permutation(edges)[:MOST_VALUES]
+            edges = self.columns.given(axis.position, self.rng.permutation(edges)[:MOST_VALUES])
             below, at = np.nextafter(edges, -np.inf), edges
             if axis.unit:  # databases write days with 15 digits: a second beside each edge is as near as they tell
                 below, at = edges - 1 / 86_400, edges + 1 / 86_400
@@ -237,7 +244,7 @@ class _Pools:
             if self.kind(j) == "levels":
                 found[j] = [None if gap else plain(v) for v, gap in zip(column, known, strict=True)]
             else:
-                found[j] = encoding.encode(column).tolist()
+                found[j] = replace(encoding, tails=None).encode(column).tolist()
         whole = [all(value == value for value in row) for row in zip(*found.values(), strict=True)]
         if self.columns.masks:
             return [found]

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 
 from manykernels.exceptions import IncompatibleError
-from manykernels.inspection.export.evaluate import term_values
+from manykernels.inspection.export.evaluate import compressed, term_values
 from manykernels.inspection.export.program import OTHER, Axis, Program, Term, nodes_of, score_names
 from manykernels.inspection.files import as_csv
+from manykernels.kernels.tables.tails import expand_tails
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import printable
 
@@ -59,7 +60,10 @@ def card_scores(program: Program, rows: dict[str, Any]) -> Array:
         places = np.zeros(n, dtype=np.int64)
         outside = np.zeros(n, dtype=bool)
         for a, axis in enumerate(term.axes):
-            found, size = _bin_of(term, a, axis, rows[axis.column])
+            values = rows[axis.column]
+            if axis.tails is not None:
+                values = compressed(values, *axis.tails).tolist()
+            found, size = _bin_of(term, a, axis, values)
             outside |= found < 0
             places = places * size + found
         total += np.where(outside[:, None], np.nan, points[np.where(outside, 0, places)])
@@ -91,13 +95,22 @@ def _lines(number: int, term: Term, names: list[str]) -> pd.DataFrame:
         described: dict[str, Any] = {"term": number}
         for place, at in enumerate(line):
             after = "" if place == 0 else f"_{place + 1}"
-            described |= {f"{name}{after}": value for name, value in bins[place][at][0].items()}
+            own = _as_given(term.axes[place], bins[place][at][0])
+            described |= {f"{name}{after}": value for name, value in own.items()}
         ends.append(described)
     values = [_values(term, [bins[place][at][1] for place, at in enumerate(line)]) for line in lines]
     low, high = (np.array([end(each, axis=0) for each in values]) for end in (np.min, np.max))
     points = pd.DataFrame(0.5 * (low + high), columns=names)
     points["max_error"] = 0.5 * (high - low).max(axis=1) + term.error
     return pd.concat([pd.DataFrame(ends), points], axis=1)
+
+
+def _as_given(axis: Axis, described: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of a line with its ends as numbers that rows have."""
+    if axis.tails is None:
+        return described
+    ends = {name: described[name] for name in ("from", "to") if name in described and np.isfinite(described[name])}
+    return described | {name: float(expand_tails(np.array(end), *axis.tails)) for name, end in ends.items()}
 
 
 def _values(term: Term, points: list[list[Any]]) -> Array:
@@ -122,7 +135,8 @@ def _bins(term: Term, place: int) -> list[tuple[dict[str, Any], list[Any]]]:
             inside = [cell[0] for cell in nodes_of(axis, np.zeros(1))[:-1]]
             pairs = zip(pairwise([-np.inf, *edges, np.inf]), inside, strict=True)
             return [*(({"column": axis.column, "from": a, "to": b}, [value]) for (a, b), value in pairs), gap]
-    third = 0.0 if axis.period else (axis.high - axis.low) / 3  # the known range is about the middle third
+    # The known range is about the middle third, of compressed values nearly all.
+    third = 0.0 if axis.period else (axis.high - axis.low) / (3 if axis.tails is None else CARD_BINS)
     inner = np.linspace(axis.low + third, axis.high - third, CARD_BINS - 1).tolist()
     ends = inner if axis.period else [*_outer_ends(term, place)[:1], *inner, *_outer_ends(term, place)[1:]]
     lines = []

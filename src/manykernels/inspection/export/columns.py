@@ -14,6 +14,7 @@ from manykernels.inspection.export.program import Axis
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import NUMBERS
 from manykernels.kernels.specs.categorical import UNSEEN
+from manykernels.kernels.tables.tails import END_OF_TAILS, expand_tails
 from manykernels.validation.arrays import Array
 
 FEWEST_PIECES = 8
@@ -35,6 +36,7 @@ class Columns:
         self.table = self.bank.table
         used = self.table.used.tolist()
         encodings = self.table.encodings or (NUMBERS,) * len(used)
+        # Programs compress columns with heavy tails first: here, these are in the unit of compressed values.
         self.encodings = dict(zip(used, encodings, strict=True))
         self.masks = self.table.missing != "error"
 
@@ -84,11 +86,16 @@ class Columns:
             low, high = np.where(reached, low, middle), np.where(reached, middle, high)
         return _from_ordered(high)
 
+    def given(self, column: int, values: Array) -> Array:
+        """Return numbers of a column as rows have them, of those in the unit of compressed values."""
+        tails = self.encodings[column].tails
+        return values if tails is None else expand_tails(values, *tails)
+
     def axis(self, members: Sequence[int], place: int, column: int, kind: Any) -> Axis:
         """Return the reading of a column by kernels."""
         encoding, name = self.encodings[column], self.names[column]
         unit, text = UNITS.get(encoding.kind, ""), any(isinstance(level, str) for level in encoding.levels)
-        own = Axis(name, column, "levels", unit=unit, text=text)
+        own = Axis(name, column, "levels", unit=unit, text=text, tails=encoding.tails)
         match kind:
             case "levels":
                 return replace(own, levels=encoding.levels)
@@ -211,9 +218,13 @@ class Columns:
 
         return values
 
-    def frame(self, positions: Sequence[int], columns: Sequence[Any]) -> pd.DataFrame:
-        """Return original values as a table in the layout of fit; other columns are 0 or left out."""
-        given = {j: self._typed(j, values) for j, values in zip(positions, columns, strict=True)}
+    def frame(self, positions: Sequence[int], columns: Sequence[Any], *, as_given: bool = False) -> pd.DataFrame:
+        """Return columns as a table like that of fit; other columns are 0 or left out.
+
+        Numbers of columns with heavy tails are compressed values unless they are ``as_given``.
+        """
+        each = zip(positions, columns, strict=True)
+        given = {j: self._typed(j, values, as_given=as_given) for j, values in each}
         if self.named:
             return pd.DataFrame({self.names[j]: values for j, values in given.items()})
         rows = pd.DataFrame(np.zeros((len(columns[0]) if len(columns) else 1, len(self.names))))
@@ -226,9 +237,9 @@ class Columns:
         encoding = self.encodings[column]
         return encoding.encode(encoding.decode(np.array(values))).tolist() if encoding.kind in UNITS else values
 
-    def _typed(self, column: int, values: Any) -> Any:
+    def _typed(self, column: int, values: Any, *, as_given: bool) -> Any:
         """Return values of a column in the type of training rows."""
-        encoding = self.encodings[column]
+        encoding = replace(self.encodings[column], tails=None) if as_given else self.encodings[column]
         if encoding.read_as != "number" or any(type(value) is int for value in values):  # of which some are no floats
             return pd.Series(list(values), dtype=object)
         return encoding.decode(np.array([np.nan if value is None else value for value in values], dtype=np.float64))
@@ -241,6 +252,8 @@ def widened(axis: Axis, reach: float) -> Axis:
         low, high = max(low, min(axis.low, -MOST_DAYS)), min(high, max(axis.high, MOST_DAYS))
     if axis.positive:
         low = max(low, 0.0)
+    if axis.tails is not None:
+        low, high = max(low, -END_OF_TAILS), min(high, END_OF_TAILS)
     return replace(axis, low=low, high=high)
 
 

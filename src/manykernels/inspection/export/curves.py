@@ -19,6 +19,7 @@ from manykernels.inspection.export.columns import FEWEST_PIECES, MOST_DAYS, Colu
 from manykernels.inspection.export.evaluate import SMOOTH, term_values
 from manykernels.inspection.export.program import Axis, Term, nodes_of
 from manykernels.kernels.specs.base import KernelSpec
+from manykernels.kernels.tables.tails import END_OF_TAILS
 from manykernels.validation.arrays import Array
 
 MOST_PIECES = {1: 2**15, 2: 2**6}  # along an axis of a term of so many axes
@@ -238,7 +239,7 @@ def far_from(axis: Axis) -> list[float]:
         return []
     reach = axis.high - axis.low
     values = [*(axis.low - share * reach for share in FAR), *(axis.high + share * reach for share in FAR), *SENTINELS]
-    most = MOST_DAYS if axis.unit else np.inf
+    most = MOST_DAYS if axis.unit else END_OF_TAILS if axis.tails else np.inf
     return [value for value in values if not axis.low <= value <= axis.high and abs(value) <= most]
 
 

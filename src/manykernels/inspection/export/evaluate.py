@@ -111,6 +111,13 @@ def between(edges: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndar
     return cell, np.where(gaps, 0.0, (numbers - start) / length)
 
 
+def compressed(values: Sequence, middle: float, unit: float) -> np.ndarray:
+    """Return a column with heavy tails as terms read it: in units from the middle, compressed beyond the first."""
+    places = (as_numbers(values) - middle) / unit
+    sizes = np.abs(places)
+    return np.where(sizes > 1.0, np.sign(places) * (3.0 - 4.0 / (1.0 + sizes)), places)
+
+
 def term_values(term: dict, rows: Mapping) -> np.ndarray:
     """Return the contribution of a term to every score, (n, K)."""
     coefficients = np.asarray(term["coefficients"], dtype=np.float64)
@@ -205,6 +212,8 @@ def scores(model: dict, rows: Mapping) -> np.ndarray:
     """
     first = (model["columns"] or list(rows))[0]
     total = np.zeros((len(rows[first]), len(model["intercept"]))) + model["intercept"]
+    rows = {name: rows[name] for name in model["columns"]}
+    rows.update({name: compressed(rows[name], *tails) for name, tails in model["tails"].items()})
     for term in model["terms"]:
         total = total + term_values(term, rows)
     for part in model["kernels"]:

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,6 +20,7 @@ from manykernels.inspection.export.onnx import as_onnx, input_names, takes_array
 from manykernels.inspection.export.program import Program
 from manykernels.inspection.export.sql import as_sql, output_names
 from manykernels.inspection.files import write_file
+from manykernels.kernels.tables.tails import expand_tails
 from manykernels.validation.arrays import TableLike, check_positive
 from manykernels.validation.parameters import printable
 
@@ -175,8 +177,11 @@ def _ranges(program: Program) -> dict[str, tuple[float, float]]:
     """Return the common ranges of all curves of a column."""
     ranges: dict[str, tuple[float, float]] = {}
     for axis in (axis for term in program.terms for axis in term.axes if axis.kind == "pieces" and not axis.period):
-        low, high = ranges.get(axis.column, (axis.low, axis.high))
-        ranges[axis.column] = max(low, axis.low), min(high, axis.high)
+        own = axis.low, axis.high
+        if axis.tails is not None:
+            own = tuple(expand_tails(np.array(own), *axis.tails).tolist())
+        low, high = ranges.get(axis.column, own)
+        ranges[axis.column] = max(low, own[0]), min(high, own[1])
     return ranges
 
 

@@ -79,6 +79,7 @@ def as_onnx(program: Program, about: Sequence[str]) -> bytes:
     if not takes_array(program):
         about = [*about, *(f"Input {given} is column {column!r}." for column, given in renamed.items())]
     inputs, columns = _inputs(g, program, helper, kinds)
+    columns = columns | {name: _compressed(g, columns[name], *own) for name, own in program.tails.items()}
     n_targets = len(program.intercept)
     curves = [term for term in program.terms if _is_curve(term)]
     parts = _curves(g, curves, columns)  # all at once
@@ -114,6 +115,14 @@ def _inputs(g: Graph, program: Program, helper: ModuleType, kinds: Any) -> tuple
         for name, given in names.items()
     ]
     return infos or [helper.make_tensor_value_info("unused", kinds.DOUBLE, [None, 1])], names
+
+
+def _compressed(g: Graph, x: str, middle: float, unit: float) -> str:
+    """Return a column with heavy tails in units from its middle, compressed beyond the first unit."""
+    places = g("Div", g("Sub", x, g.constant([[middle]])), g.constant([[unit]]))
+    sizes = g("Abs", places)
+    outer = g("Sub", g.constant([[3.0]]), g("Div", g.constant([[4.0]]), g("Add", g.constant([[1.0]]), sizes)))
+    return g("Where", g("Greater", sizes, g.constant([[1.0]])), g("Mul", g("Sign", places), outer), places)
 
 
 def takes_array(program: Program) -> bool:

@@ -27,7 +27,11 @@ def kernel_term(columns: Columns, m: int) -> KernelTerm:
     encodings = [columns.encodings[column] for column in positions]
     numeric = [encoding.read_as == "number" for encoding in encodings]
     axes = tuple(
-        Axis(columns.names[j], j, "pieces" if number else "levels", levels=encoding.levels, text=_has_text(encoding))
+        replace(
+            Axis(columns.names[j], j, "pieces" if number else "levels", levels=encoding.levels),
+            text=_has_text(encoding),
+            tails=encoding.tails,
+        )
         for j, encoding, number in zip(positions, encodings, numeric, strict=True)
     )
     codes = tuple(None if number else _codes(encoding) for encoding, number in zip(encodings, numeric, strict=True))

@@ -29,6 +29,7 @@ class Axis:
     n_pieces: int = 0
     period: bool = False  # whether the function repeats itself from low to high
     positive: bool = False  # whether the model takes no numbers below zero
+    tails: tuple[float, float] | None = None  # middle and unit of numbers that are compressed first
     edges: tuple[float, ...] = ()
     levels: tuple[Any, ...] = ()
     unit: str = ""  # of a column of dates or durations
@@ -133,6 +134,11 @@ class Program:
         return (*self.terms, *self.kernels)
 
     @property
+    def tails(self) -> dict[str, tuple[float, float]]:
+        """Middle and unit of columns with heavy tails, which are compressed before terms and kernels read them."""
+        return {axis.column: axis.tails for part in self.parts for axis in part.axes if axis.tails is not None}
+
+    @property
     def error(self) -> float:
         """Sum of the largest differences of terms: the error bound of a score within the ranges of the columns."""
         return float(sum(part.error for part in self.parts))
@@ -141,6 +147,7 @@ class Program:
         """Return the model as lists and numbers."""
         return {
             "columns": list(self.columns),
+            "tails": {name: list(own) for name, own in self.tails.items()},
             "terms": [term.plain() for term in self.terms],
             "kernels": [part.plain() for part in self.kernels],
             "intercept": self.intercept.tolist(),

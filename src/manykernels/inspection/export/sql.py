@@ -39,6 +39,7 @@ def as_sql(program: Program, about: Sequence[str], table: str) -> str:
         tables.append(_days_of(days, column, table))
         joins.append(f"LEFT JOIN {days} ON {days}.given = rows_given.{quoted(column)}")
         dates[column] = f"{days}.days"
+    dates |= {column: _compressed(column, *own) for column, own in program.tails.items()}
     sums: list[list[str]] = [[repr(float(value))] for value in program.intercept]
     for name, term in zip(names, program.terms, strict=True):
         tables.append(_table_of(name, term))
@@ -199,7 +200,7 @@ def _starts(axis: Axis) -> Array:
 
 
 def _read(axis: Axis, dates: Mapping[str, str]) -> str:
-    """Return where the values of an axis are read, of dates their days."""
+    """Return where the values of an axis are read: of dates their days, of heavy tails compressed values."""
     return dates.get(axis.column, f"rows_given.{quoted(axis.column)}")
 
 
@@ -273,6 +274,13 @@ def _sum_of(name: str, term: Term, k: int, dates: Mapping[str, str]) -> str:
         groups = [flat[start : start + size] for start in range(0, len(flat), size)]
         flat = [reduce(lambda value, next_: f"({next_} + {inside} * {value})", reversed(group)) for group in groups]
     return flat[0]
+
+
+def _compressed(column: str, middle: float, unit: float) -> str:
+    """Return a column with heavy tails in units from its middle, compressed beyond the first unit."""
+    x = f"((CAST(rows_given.{quoted(column)} AS DOUBLE) - {_number(middle)}) / {_number(unit)})"
+    outer = f"WHEN {x} > 0 THEN 3.0 - 4.0 / (1.0 + {x}) ELSE 4.0 / (1.0 - {x}) - 3.0"
+    return f"(CASE WHEN ABS({x}) <= 1 THEN {x} {outer} END)"
 
 
 def _number(value: float) -> str:

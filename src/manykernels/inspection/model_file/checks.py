@@ -167,7 +167,10 @@ def _is_encoding(encoding: Encoding) -> bool:
     """Tell whether an encoding is a that per column may have."""
     levels = encoding.levels
     plain = isinstance(levels, tuple) and all(isinstance(level, (str, bool, int, float)) for level in levels)
-    return encoding.kind in READ_AS and plain and len(set(levels)) == len(levels)
+    tails = encoding.tails
+    bent = isinstance(tails, tuple) and len(tails) == 2 and all(isinstance(own, float) for own in tails)
+    known = tails is None or (bent and encoding.kind == "number" and tails[1] > 0)
+    return encoding.kind in READ_AS and plain and len(set(levels)) == len(levels) and known
 
 
 def _stack_kernels(kernels: StackKernels) -> Iterator[str]:

@@ -17,7 +17,14 @@ from manykernels.kernels.bank.constructors import BankConstructors
 from manykernels.kernels.bank.contract import PreparedRows
 from manykernels.kernels.bank.fitted import Bank, FittedBank, learn
 from manykernels.kernels.bank.grids import DefaultKernels
-from manykernels.kernels.bank.normalization import check_normalization, column_statistics, present_medians, standardized
+from manykernels.kernels.bank.normalization import (
+    check_normalization,
+    column_statistics,
+    heavy_tails,
+    present_medians,
+    standardized,
+    with_tails,
+)
 from manykernels.kernels.bank.patterns import (
     BankEntry,
     Kind,
@@ -36,7 +43,7 @@ from manykernels.kernels.bank.patterns import (
 from manykernels.kernels.bank.table_kernels import FEW_COLUMNS, TableKernels, TablePoints
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import LearnedByColumns, PointsOf, SparsePoints
-from manykernels.kernels.specs.landmarks import Shaped
+from manykernels.kernels.specs.landmarks import Landmarks, Shaped
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.kernels.tables.kinds import (
     MISSING,
@@ -51,6 +58,7 @@ from manykernels.validation.arrays import Array, check_choice, plainly_finite
 from manykernels.validation.parameters import check_flag
 
 LANDMARKS_BY = ("cholesky", "uniform", "k-means")
+ROBUST = "robust"  # standardization that compresses heavy tails
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,8 +71,11 @@ class KernelBank(BankConstructors, Bank):
         Entries ``(name, kernel, columns)``, ``(name, kernel)`` for all columns, a kernel by itself, or patterns
         (:class:`PerFeature`, :class:`PerView`, :class:`Joint`) that become kernels when the columns are known. Columns
         are names, positions, slices, masks or selectors, as in scikit-learn's ColumnTransformer.
-    standardize : bool, default=False
-        Subtract the training mean of every column and divide by the training standard deviation first.
+    standardize : bool or "robust", default=False
+        Subtract the training mean of every column and divide by its training standard deviation first. With "robust",
+        columns with heavy tails are compressed before: their values are divided by the distance of their quartiles and
+        bounded smoothly. A column has heavy tails if it reaches farther than 5 standard deviations from its mean, and
+        farther than the largest of as many normal values by one deviation. Not of rows that are read in chunks.
     normalize : {"trace", "mean_diagonal", "unit_diagonal", None}, default="mean_diagonal"
         What is made 1: the trace of the training Gram matrix, the mean diagonal, or every ``k(x, x)``.
     center : bool, default=False
@@ -103,7 +114,7 @@ class KernelBank(BankConstructors, Bank):
 
     kernels: Any
     _: KW_ONLY
-    standardize: bool = False
+    standardize: bool | str = False
     normalize: str | None = "mean_diagonal"
     center: bool = False
     missing: str = "error"
@@ -128,8 +139,9 @@ class KernelBank(BankConstructors, Bank):
         check_normalization(self.normalize)
         check_choice(self.missing, MISSING, "missing")
         check_choice(self.landmarks_by, LANDMARKS_BY, "landmarks_by")
-        for name in ("standardize", "center"):
-            check_flag(getattr(self, name), name)
+        if self.standardize != ROBUST:
+            check_flag(self.standardize, "standardize")
+        check_flag(self.center, "center")
         object.__setattr__(self, "kernels", entries)
 
     def fit_prepare(self, X: object) -> tuple[FittedBank, PreparedRows[TablePoints]]:
@@ -180,6 +192,10 @@ class KernelBank(BankConstructors, Bank):
         if not table.is_sparse:  # whose rows are read as they are
             encodings = _encodings(table, kernels, used)
             values = held.numbers if isinstance(held, MixedRows) else held
+            heavy = self.heavy_tails(kernels, used, values, encodings)
+            if heavy:
+                encodings = tuple(heavy.get(j, own) for j, own in zip(used.tolist(), encodings, strict=True))
+                values = with_tails(values, [heavy.get(j) for j in used.tolist()])
             if self.standardize or not table.holds_numbers:
                 means, deviations = self._statistics(values, encodings)
             own = isinstance(table.data, np.ndarray) and not np.may_share_memory(values, table.data)
@@ -199,7 +215,7 @@ class KernelBank(BankConstructors, Bank):
             column_means=means,
             column_scales=deviations,
             shifts=shifts,
-            encodings=() if table.holds_numbers or all(own == NUMBERS for own in encodings) else encodings,
+            encodings=() if all(own == NUMBERS for own in encodings) else encodings,
             missing=self.missing,
             sparse=table.is_sparse,
         )
@@ -208,13 +224,42 @@ class KernelBank(BankConstructors, Bank):
     def _check_sparse(self) -> None:
         """Reject options that would make sparse columns dense."""
         for name in ("standardize", "center"):
-            if getattr(self, name):
+            if given := getattr(self, name):
                 raise InvalidInputError(
-                    f"X is sparse, and {name}=True subtracts means, after which no entry is zero. Scale columns before "
-                    f"(TfidfVectorizer, MaxAbsScaler, StandardScaler(with_mean=False)) and make the bank with "
+                    f"X is sparse, and {name}={given!r} subtracts means, after which no entry is zero. Scale columns "
+                    f"before (TfidfVectorizer, MaxAbsScaler, StandardScaler(with_mean=False)) and make the bank with "
                     f"{name}=False, such as KernelBank.joint(Linear(), widths=['median']); the intercept of the model "
                     "stands for the mean of a linear kernel."
                 )
+
+    def heavy_tails(
+        self, kernels: Sequence[NamedKernel], used: Array, values: Array, encodings: Sequence[Encoding]
+    ) -> dict[int, Encoding]:
+        """Return the encodings of columns of numbers with heavy tails, which are compressed, by their positions.
+
+        Parameters
+        ----------
+        kernels : sequence of (str, KernelSpec, tuple of int)
+        used : ndarray of int
+            Positions of the columns.
+        values : ndarray of shape (n, n_used)
+        encodings : sequence of Encoding
+            Those of the columns without a look at their tails.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelBank
+        >>> X = np.exp(2 * np.random.default_rng(0).normal(size=(200, 1)))
+        >>> KernelBank.auto().fit(X).table.encodings[0].tails is None
+        False
+        """
+        if self.standardize != ROBUST:
+            return {}
+        able = {id(spec): _compresses(spec) for _, spec, _ in kernels}
+        others = {j for _, spec, positions in kernels if not able[id(spec)] for j in positions}
+        plain = [k for k, j in enumerate(used.tolist()) if encodings[k].kind == "number" and j not in others]
+        return {int(used[k]): replace(encodings[k], tails=own) for k, own in heavy_tails(values, plain).items()}
 
     def _statistics(self, values: Array, encodings: Sequence[Encoding]) -> tuple[Array, Array]:
         """Return offsets and scales of columns: 0 and 1 for codes of categories."""
@@ -401,6 +446,8 @@ class KernelBank(BankConstructors, Bank):
         if not isinstance(other, KernelBank):
             return NotImplemented
         options = ("standardize", "normalize", "center", "missing", "landmarks_by", "shape")
+        if {self.standardize, other.standardize} == {True, ROBUST}:
+            return self.replace(standardize=ROBUST) + other.replace(standardize=ROBUST)
         differing = [name for name in options if getattr(self, name) != getattr(other, name)]
         if differing:
             told = [f"{name}: {getattr(self, name)!r} and {getattr(other, name)!r}" for name in differing]
@@ -433,6 +480,12 @@ class KernelBank(BankConstructors, Bank):
     @classmethod
     def _build(cls, entries: Sequence[Any], options: Mapping[str, Any]) -> Self:
         return cls(entries, **options)
+
+
+def _compresses(spec: KernelSpec) -> bool:
+    """Return True if a kernel may read compressed columns: it looks at distances, at inner products, or at gaps."""
+    base = spec.base if isinstance(spec, Landmarks) else spec
+    return base.family in ("squared_distance", "inner_product", "missing")
 
 
 def bank_kinds(bank: KernelBank, table: Table) -> Sequence[Kind]:

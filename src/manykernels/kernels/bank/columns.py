@@ -322,7 +322,7 @@ def _by_columns(values: Array, dtype: np.dtype[Any]) -> Array:
 def _is_plain(dtype: Any, encoding: Encoding) -> bool:
     """Return whether an encoding reads numbers of NumPy of the type unchanged."""
     kinds = {"number": "biuf", "boolean": "b"}.get(encoding.kind, "")
-    return isinstance(dtype, np.dtype) and dtype.kind in kinds
+    return isinstance(dtype, np.dtype) and dtype.kind in kinds and encoding.tails is None
 
 
 def check_array_readable(encodings: Iterable[Encoding]) -> None:

@@ -76,7 +76,7 @@ def read_description(description: Mapping[str, Any]) -> tuple[list[BankEntry], d
         options["normalize"] = None
     entries = _preset(description["preset"]) if "preset" in description else []
     if "preset" in description:
-        options.setdefault("standardize", True)
+        options.setdefault("standardize", "robust" if description["preset"] == "default" else True)
     tables = description.get("kernels", [])
     if not isinstance(tables, (list, tuple)) or not all(isinstance(table, Mapping) for table in tables):
         raise InvalidInputError("'kernels' must be a list of tables, written [[kernels]] in TOML.")
@@ -396,7 +396,7 @@ class BankConstructors(ABC):
             Decides now; the entries of the bank name the columns. Without it, the table that the bank is fitted on
             decides.
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
+            ``standardize`` (here "robust" unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
             ``shape``.
 
         Raises
@@ -415,10 +415,10 @@ class BankConstructors(ABC):
         'city: overlap()'
         """
         if X is None:
-            return cls._build([grids.DefaultKernels()], {"standardize": True, **options})
+            return cls._build([grids.DefaultKernels()], {"standardize": "robust", **options})
         table = Table.of(X)
         refuse(grids.unusable_columns(table))
-        return cls._build(grids.entries_by_type(table), {"standardize": True, **options})
+        return cls._build(grids.entries_by_type(table), {"standardize": "robust", **options})
 
     @classmethod
     @explained

@@ -13,12 +13,14 @@ with gaps is, among the rows without, the kernel that the rows alone would have.
 Scaling comes last so the normalized kernel has the property that the name promises.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.tables.encoding import Encoding
+from manykernels.kernels.tables.tails import compress_tails, has_heavy_tails, tails_of
 from manykernels.validation.arrays import Array, read_only
 
 # Column statistics of the training rows, safe at every scale that float64 can hold.
@@ -68,6 +70,26 @@ def column_statistics(values: Array) -> tuple[Array, Array]:
         else:
             means[at], deviations[at] = _complete_statistics(block)
     return means, deviations
+
+
+def heavy_tails(values: Array, places: Sequence[int]) -> dict[int, tuple[float, float]]:
+    """Return the middle and the unit by which columns with heavy tails are compressed, of some places of (n, p)."""
+    means, deviations = column_statistics(values)
+    found = {}
+    for k in places:
+        column, deviation = np.asarray(values[:, k], dtype=np.float64), float(deviations[k])
+        if has_heavy_tails(column, float(means[k]), deviation):
+            found[k] = tails_of(column, deviation)
+    return found
+
+
+def with_tails(values: Array, encodings: Sequence[Encoding | None]) -> Array:
+    """Return a copy of columns (n, p), those compressed that have an encoding here."""
+    values = np.array(values, dtype=np.float64, order="F" if values.flags.f_contiguous else "C")
+    for k, encoding in enumerate(encodings):
+        if encoding is not None and encoding.tails is not None:
+            values[:, k] = compress_tails(values[:, k], *encoding.tails)
+    return values
 
 
 def distinct_counts(values: Array, most: int) -> Array:

@@ -17,6 +17,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.tables.dates import DAY, EPOCH, days
 from manykernels.kernels.tables.kinds import READ_AS
+from manykernels.kernels.tables.tails import compress_tails, expand_tails
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import listed
 
@@ -129,6 +130,7 @@ class Encoding:
 
     kind: str = "number"  # as in manykernels.kernels.tables.kinds.READ_AS
     levels: tuple[Any, ...] = ()  # the categories of the training rows, in their order; empty for numbers and dates
+    tails: tuple[float, float] | None = None  # middle and unit of numbers whose tails are compressed
 
     @classmethod
     def of(cls, column: pd.Series, kind: str) -> Encoding:
@@ -171,7 +173,8 @@ class Encoding:
                 return self._codes(column)
             if self.centered:
                 return days(column, zoned=self.kind == "instant")
-            return {"number": _numbers, "boolean": _truths, "duration": _durations}[self.kind](column)
+            numbers = {"number": _numbers, "boolean": _truths, "duration": _durations}[self.kind](column)
+            return numbers if self.tails is None else compress_tails(numbers, *self.tails)
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidInputError(
                 f"Column {str(column.name)!r} cannot be read as {_WORDS[self.kind]}, as in fit: {error}."
@@ -180,6 +183,8 @@ class Encoding:
     def decode(self, values: Array) -> pd.Series:
         """Return an encoded column as the original numbers, NaN for a gap: the inverse, except for categories."""
         values = np.asarray(values, dtype=np.float64)
+        if self.tails is not None:
+            return pd.Series(expand_tails(values, *self.tails))
         if self.kind == "boolean":
             return pd.Series(values > 0.5).astype("boolean").mask(np.isnan(values))
         if self.centered:

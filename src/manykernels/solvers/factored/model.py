@@ -16,7 +16,9 @@ from manykernels.grams.factored.prediction import KernelPart, Kernels, read_once
 from manykernels.grams.rows.columns import Reading
 from manykernels.grams.rows.opening import is_chunked
 from manykernels.kernels import FittedBank
-from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.bank.columns import NUMBERS, Table
+from manykernels.kernels.tables.encoding import Encoding
+from manykernels.kernels.tables.tails import compress_tails, expand_tails
 from manykernels.solvers.factored.state import Component, Round, Start
 from manykernels.validation.arrays import Array, TableLike
 
@@ -136,7 +138,23 @@ class FactorFunctions:
         """Return the least and the largest value of a column as given."""
         table, (zero, unit) = self.stack.table, self._units(column)
         low, high = ((side * table.unit + table.center)[column] for side in (table.low, table.high))
-        return float(zero + unit * low), float(zero + unit * high)
+        low, high = self._expanded(column, np.array([zero + unit * low, zero + unit * high])).tolist()
+        return low, high
+
+    def _encoding(self, column: int) -> Encoding:
+        """Return how a column of the stack became numbers."""
+        known = self.stack.table.encodings if self.bank is None else self.bank.table.encodings
+        return known[column] if known else NUMBERS
+
+    def _expanded(self, column: int, values: Array) -> Array:
+        """Return values of a column as they were given, those of heavy tails expanded."""
+        tails = self._encoding(column).tails
+        return values if tails is None else expand_tails(values, *tails)
+
+    def _places(self, column: int, values: Array) -> Array:
+        """Return values as they were given in the unit of a column of the stack."""
+        tails, (zero, unit) = self._encoding(column).tails, self._units(column)
+        return ((values if tails is None else compress_tails(values, *tails)) - zero) / unit
 
     def shape_functions(self, column: int, grid: ArrayLike | None = None, *, target: int = 0) -> pd.DataFrame:
         """Return the contribution of single-column kernels for values in the original unit."""
@@ -144,8 +162,7 @@ class FactorFunctions:
         if not 0 <= column < table.n_columns:
             raise InvalidInputError(f"column must be between 0 and {table.n_columns - 1}, got {column!r}.")
         points = np.linspace(*self._ends(column), 200) if grid is None else np.asarray(grid, dtype=np.float64)
-        zero, unit = self._units(column)
-        places = (points - zero) / unit
+        places = self._places(column, points)
         own = [c for c in self.components if self.stack.columns_of(c.kernel) == (column,) and c.target == target]
         edges = np.concatenate([[-np.inf], 0.5 * (places[1:] + places[:-1]), [np.inf]])
         density = table.reduce([column], partial(_counts, column, edges)) / table.n_rows
@@ -163,8 +180,7 @@ class FactorFunctions:
         own = [
             c for c in self.components if tuple(sorted(self.stack.columns_of(c.kernel))) == pair and c.target == target
         ]
-        units = {column: self._units(column) for column in pair}
-        places = {j: (own - units[j][0]) / units[j][1] for j, own in {first: x, second: z}.items()}
+        places = {j: self._places(j, own) for j, own in {first: x, second: z}.items()}
         rows, training = table.grid(places), table.sample()
         effect, mean = np.zeros(len(x)), 0.0
         for component in own:
