@@ -167,7 +167,7 @@ CASES = [
     Case(
         "a sparse matrix and standardized columns",
         lambda: classify(sparse.csr_matrix(X), kernels=KernelBank.auto()),
-        "standardize=True subtracts means",
+        "standardize='robust' subtracts means",
     ),
     Case(
         "a sparse matrix with missing entries",

@@ -185,7 +185,7 @@ def stored(value: float) -> sparse.csr_array:
 
 
 WRONG = [
-    (lambda: MKLRegressor(KernelBank.auto()).fit(X, Y), "standardize=True subtracts means"),
+    (lambda: MKLRegressor(KernelBank.auto()).fit(X, Y), "standardize='robust' subtracts means"),
     (lambda: MKLRegressor(KernelBank.joint(Linear(), center=True)).fit(X, Y), "center=True subtracts means"),
     (lambda: MKLRegressor().fit(stored(np.nan), Y), "NaN: stored entries that are missing in 1 column"),
     (lambda: MKLRegressor(KernelBank.joint(Linear(), missing="mask")).fit(stored(np.inf), Y), "infinite values in 1"),

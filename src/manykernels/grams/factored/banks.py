@@ -121,8 +121,8 @@ def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
         return _read_chunks(open_rows(X), bank)
     if isinstance(X, np.ndarray) and bank.missing != "indicator":
         kernels = bank.expand(Table.of(X))
-        heavy = {"encodings": _heavy_tails(bank, kernels, Table.of(X)), "missing": bank.missing}
-        return kernels, ColumnTable(X, standardize=bool(bank.standardize), **heavy)
+        heavy = _heavy_tails(bank, kernels, Table.of(X))
+        return kernels, ColumnTable(X, standardize=bool(bank.standardize), missing=bank.missing, encodings=heavy)
     rows = Table.of(X)
     bank.check(rows)
     kernels = bank.expand(rows)
