@@ -1,4 +1,4 @@
-"""Where Gram matrices live: dense, packed, lazy, distinct, rank-one or pairwise stacks with the same few operations."""
+"""Gram matrices: dense, packed, lazy, distinct, rank-one or pairwise stacks with a common interface."""
 
 from manykernels.grams.base import GramStack
 from manykernels.grams.counters import GramCounters

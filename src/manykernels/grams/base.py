@@ -43,7 +43,7 @@ def triangle_starts(n_samples: int) -> Array:
 
 @compiled()
 def mirror_upper(out: Array) -> None:
-    """Copy the upper triangle of ``out`` (n, n) onto the lower one, in blocks."""
+    """Copy the upper triangle of ``out`` (n, n) onto the lower triangle, in blocks."""
     n = out.shape[0]
     for top in range(0, n, 32):
         bottom = min(top + 32, n)
@@ -160,22 +160,22 @@ class GramStack(ABC):
 
     @property
     def exact_cost(self) -> float:
-        """Kernel values that one exact quadratic form computes: none where `quad` is exact."""
+        """Kernel values per exact quadratic form: 0 if `quad` is exact."""
         return 0.0
 
     @property
     def quad_cost(self) -> float:
-        """Multiplications of one quadratic form of every kernel, about."""
+        """Approximate multiplications of a quadratic form of every kernel."""
         return 0.5 * self.n_kernels * float(self.n_samples) ** 2
 
     @property
     def n_entries(self) -> int:
-        """Entries of triangles of all kernels: what a copy in memory holds."""
+        """Entries of triangles of all kernels: the size of a copy in memory."""
         return self.n_kernels * triangle_size(self.n_samples)
 
     @property
     def n_rounded_entries(self) -> int:
-        """Entries that a copy in single precision holds."""
+        """Entries of a copy in single precision."""
         return self.n_entries
 
     @property
@@ -185,7 +185,7 @@ class GramStack(ABC):
 
     @property
     def matrix_free(self) -> bool:
-        """Whether products with vectors are so much cheaper than entries that solvers who can should form no matrix."""
+        """Return whether products with vectors are so much cheaper than entries that solvers should avoid matrices."""
         return False
 
     # --- data -------------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class GramStack(ABC):
         return squares
 
     def squares(self, R: Array, kernels: Array | None = None) -> Array:
-        """``tr R' K_m R = <K_m, R R'>`` (m,): of several vectors, no more operations than of one."""
+        """``tr R' K_m R = <K_m, R R'>`` (m,), for several vectors at the cost of a single vector."""
         if R.ndim == 1:
             squares = self.quad(R)
             return squares if kernels is None else squares[kernels]
@@ -275,7 +275,7 @@ class GramStack(ABC):
         return self._quad_each(columns)
 
     def pivoted(self, rank_tol: float = RANK_TOL) -> PivotedFactors:
-        """Return features of all kernels; they are kept, and quadratic forms of many vectors use them from then on."""
+        """Return cached features of all kernels, used by later quadratic forms of many vectors."""
         if self._pivoted is None:
             rank_tol = max(rank_tol, 8.0 * float(np.finfo(self.dtype).eps))
             self._pivoted = PivotedFactors.of((self.matrix(m) for m in range(self.n_kernels)), rank_tol)
@@ -312,7 +312,7 @@ class GramStack(ABC):
         return each[:, :, 0] if right.ndim == 1 else each
 
     def remember(self, R: Array) -> None:
-        """Read the products with columns of ``R`` in a single pass, for those who will ask for them one by one."""
+        """Compute the products with columns of ``R`` in a single pass, for later single requests."""
         if 1 < R.shape[1] <= self._remembered.room and not self.has_factors:
             self._remembered.add(R, lambda columns: self._apply_each(columns, np.arange(self.n_kernels)))
 
@@ -372,7 +372,7 @@ class GramStack(ABC):
         return out
 
     def is_twin_of(self, other: GramStack) -> bool:
-        """Return whether both are a single stack, but for what they count."""
+        """Return whether both are the same stack, up to counters."""
         return self._origin is other._origin
 
     @contextmanager
@@ -500,11 +500,11 @@ class GramStack(ABC):
         return {**({} if self._unproven is None else self._unproven.replaced), **self._replaced}
 
     def _replace(self, kernel: int, gram: Array) -> None:
-        """Hold another matrix in place of a kernel that is indefinite within the tolerance."""
+        """Replace a kernel that is indefinite within the tolerance by another matrix."""
         raise InvalidInputError(f"A {type(self).__name__} cannot change kernel {kernel}: check the kernels before.")
 
     def _remembered_products(self, vector: Array, *, wanted: bool = True) -> Array | None:
-        """Return the products of all kernels with a vector where they are remembered, and ``wanted`` if not known."""
+        """Return the cached products of all kernels with a vector, and ``wanted`` if unknown."""
         if self.has_factors:
             return None
         every = np.arange(self.n_kernels)
@@ -526,7 +526,7 @@ class GramStack(ABC):
         return found
 
     def _squares_each(self, R: Array) -> Array:
-        """Return ``tr R_k' K_m R_k`` of several sets of more than one vector."""
+        """Return ``tr R_k' K_m R_k`` of several sets of several vectors."""
         return self._quad_each(R.reshape(len(R), -1)).reshape(-1, *R.shape[1:]).sum(axis=2)
 
     def _squares(self, between: Array, kernels: Array) -> Array:
@@ -571,7 +571,7 @@ class GramStack(ABC):
         return total
 
     def _combine_all(self, weights: Array) -> Array:
-        """Combine with no weight zero; what a view of all kernels asks for in every Newton step."""
+        """Combine with nonzero weights, the request of a view of all kernels in every Newton step."""
         return self._combine(weights, np.arange(self.n_kernels))
 
     def _triangles(self, kernels: Array, out: Array) -> None:
@@ -580,7 +580,7 @@ class GramStack(ABC):
             pack_rows(block, starts[rows], at, out)
 
     def _triangles_among(self, samples: Array, kernels: Array, out: Array) -> None:
-        """Write the triangles of kernels among some samples, in that order."""
+        """Write the triangles of kernels among some samples, in order."""
         GramStack._triangles(GramView(self, kernels, samples), np.arange(len(kernels)), out)
 
     def _take(self, kernels: Array) -> GramStack:
@@ -620,19 +620,19 @@ class GramStack(ABC):
 
 
 def _is_plain(vector: ArrayLike, size: int) -> TypeGuard[Array]:
-    """Whether a vector is one of so many finite float64 numbers unchanged, as those of solvers are: no check is due."""
+    """Return whether a vector has the right number of finite float64 entries, so no check is due."""
     if type(vector) is not np.ndarray or vector.dtype != np.float64 or vector.shape != (size,):
         return False
     return vector.flags.carray and bool(np.isfinite(vector).all())
 
 
 def is_stack(kernels: object) -> TypeGuard[GramStack]:
-    """Tell whether kernels are a stack already, which answers quadratic forms of all."""
+    """Return whether kernels are already a stack."""
     return hasattr(type(kernels), "quads")
 
 
 class GramView(GramStack):
-    """Chosen kernels and samples of another stack, without a copy: what `take` and `restrict` return by default."""
+    """Selected kernels and samples of another stack, without a copy: the default result of `take` and `restrict`."""
 
     def __init__(self, parent: GramStack, kernels: Array, samples: Array) -> None:
         super().__init__(
@@ -654,12 +654,12 @@ class GramView(GramStack):
 
     @property
     def replaced_kernels(self) -> dict[int, float]:
-        """Those of the parent."""
+        """The replaced kernels of the parent."""
         found = self._parent.replaced_kernels
         return {slot: found[m] for slot, m in enumerate(self._kernels.tolist()) if m in found}
 
     def _remembered_products(self, vector: Array, *, wanted: bool = True) -> Array | None:
-        """Return what the parent remembers where it has the same samples."""
+        """Return the cached products of the parent for the same samples."""
         if not self._whole or 2 * len(self._kernels) < self._parent.n_kernels:
             return super()._remembered_products(vector, wanted=wanted)
         known = self._parent._remembered_products(vector, wanted=wanted)
@@ -713,5 +713,5 @@ class GramView(GramStack):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the parent, which the view keeps alive."""
+        """Bytes held by the parent, kept alive by the view."""
         return self._parent.nbytes

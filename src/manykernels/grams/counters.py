@@ -34,7 +34,7 @@ class GramCounters:
         return self.entries / self.entries_per_pass
 
     def add(self, entries: int, itemsize: int) -> None:
-        """Record that ``entries`` Gram entries of ``itemsize`` bytes were read."""
+        """Count ``entries`` read Gram entries of ``itemsize`` bytes."""
         self.entries += entries
         self.bytes_read += entries * itemsize
 

@@ -1,4 +1,4 @@
-"""Gram matrices held in full as one (M, N, N) array, and the door through which plain arrays come in."""
+"""Gram matrices held in full as a single (M, N, N) array, and the conversion of plain arrays."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class DensePart(GramView):
 
     @property
     def n_rounded_entries(self) -> int:
-        """Numbers in single precision that a copy takes as much as: triangles, or whole matrices of twice the size."""
+        """Size of a copy in single-precision numbers: triangles, or whole matrices of twice the size."""
         return self.n_entries if self._rounds else 2 * self.n_kernels * self.n_samples**2
 
     def copied(self) -> GramStack:

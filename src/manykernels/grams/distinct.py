@@ -26,7 +26,7 @@ BAND = 64  # rows of a sum that are written at once
 
 @dataclass(frozen=True, eq=False)
 class Distinct:
-    """Kernels that are functions of the same points, and which of the distinct ones every sample has."""
+    """Kernels as functions of the same points, with the distinct point of every sample."""
 
     kernels: Array  # (m,) int: positions among all kernels, increasing
     samples: Array  # (v,) int: of each distinct point a sample that has it
@@ -40,14 +40,14 @@ class Distinct:
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """Linear kernels of single columns, which are products of a single feature."""
+    """Linear kernels of single columns, products of a single feature."""
 
     kernels: Array  # (m,) int: positions among all kernels, increasing
     features: Array  # (m, N) float64
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Number of kernels, and that they have no matrix among any points."""
+        """Number of kernels, without a matrix among points."""
         return len(self.kernels), 0
 
 
@@ -62,7 +62,7 @@ class _Part:
 
     @cached_property
     def _segments(self) -> tuple[Array, Array]:
-        """The samples in the order of their points, and where those of every point begin."""
+        """The samples in the order of their points, and the offsets of the points."""
         assert self.codes is not None
         order = np.argsort(self.codes, kind="stable")
         return order, np.searchsorted(self.codes[order], np.arange(self.stack.n_samples))
@@ -84,7 +84,7 @@ class _Part:
 
 
 def _as_part(kernels: Array, own: GramStack, codes: Array | None, dtype: DTypeLike | None) -> _Part:
-    """Return kernels as a part, packed if they are to be held."""
+    """Return kernels as a part, packed if stored."""
     if dtype is None:
         return _Part(kernels, own, codes, None)
     packed = PackedStack.from_stack(own, dtype=dtype)
@@ -152,12 +152,12 @@ class DistinctStack(GramStack):
 
     @property
     def stacks(self) -> list[GramStack]:
-        """The stacks among distinct points, and that among all samples."""
+        """The stacks among distinct points, and the stack among all samples."""
         return [part.stack for part in self._parts]
 
     @property
     def stored(self) -> list[tuple[Array, GramStack]]:
-        """What is held, a feature or a packed triangle a kernel, with the stack that holds it."""
+        """The stored feature or packed triangle of every kernel, with the stack."""
         return [(part.stored, part.stack) for part in self._parts if part.stored is not None]
 
     @property
@@ -187,7 +187,7 @@ class DistinctStack(GramStack):
         return found
 
     def _among(self, kernels: Array) -> Iterator[tuple[_Part, Array, Array]]:
-        """Yield every part with positions in ``kernels`` of those that it has, and where it has them."""
+        """Yield every part with the contained kernels' positions in ``kernels`` and in the part."""
         owners, places = self._owners[kernels], self._places[kernels]
         order = owners.argsort(kind="stable")
         counts = np.bincount(owners)

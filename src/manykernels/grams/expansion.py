@@ -52,7 +52,7 @@ class Expansion:
 
     @classmethod
     def of(cls, bank: FittedBank, prepared: PreparedRows[Any], weights: Array, coefficients: Array) -> Expansion:
-        """Keep what the model needs of a fitted bank and the training rows."""
+        """Keep the parts of a fitted bank and the training rows for the model."""
         active, support = np.flatnonzero(weights.any(axis=0)), np.flatnonzero(coefficients.any(axis=0))
         kept = bank.take(active if active.size else [0])
         rows = kept.narrow(prepared).take(support).detach()
@@ -60,7 +60,7 @@ class Expansion:
 
     @property
     def of_samples(self) -> bool:
-        """Whether it keeps support samples; functions of factors know none."""
+        """Whether support samples are stored, unlike for functions of factors."""
         return self.support is not None
 
     @property
@@ -105,23 +105,23 @@ class Expansion:
         return out.T
 
     def let_go(self) -> None:
-        """Let go of the pieces that functions of single columns are evaluated by, which are soon made again."""
+        """Release the pieces of functions of single columns, quickly recomputed."""
         for part in self.parts:
             part.function.__dict__.pop("_pieces", None)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the functions kernel by kernel, which repeat the support samples and are soon made again."""
+        """Leave out the functions by kernel, redundant with the support samples."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_of_kernels", "_places")}
 
     @cached_property
     def _places(self) -> list[Array]:
-        """Which of the used columns every group of kernels reads."""
+        """The used columns of every group of kernels."""
         own: Any = self.bank.raw
         return [np.searchsorted(own.used, group.positions) for group in own.groups]
 
     @cached_property
     def _of_kernels(self) -> list[tuple[int, int, LandmarkFunction]]:
-        """Functions of Gaussian and linear kernels, with target and group of every; none if there are others."""
+        """Functions of Gaussian and linear kernels, with target and group; empty for other kernels."""
         bank, own, support = self.bank, self.bank.raw, self.support
         if not isinstance(own, TableKernels) or self._empty or support is None:
             return []
@@ -139,7 +139,7 @@ class Expansion:
         return found
 
     def active_contributions(self, X: object) -> Array:
-        """Return what every active kernel adds to every function, (m, n, K) float64."""
+        """Return the contribution of every active kernel to every function, (m, n, K) float64."""
         if is_chunked(X):
             return np.concatenate(list(self._by_chunks(X, self.active_contributions)), axis=1)
         if self.support is None:
@@ -167,7 +167,7 @@ class Expansion:
         return source.map(partial(_of_chunk, function, own), chosen)
 
     def contributions(self, X: object) -> Array:
-        """Return what every kernel adds to every function, (M, n, K) float64; zero for inactive kernels."""
+        """Return the contribution of every kernel to every function, (M, n, K) float64; zero for inactive kernels."""
         active = self.active_contributions(X)
         parts = np.zeros((self.n_kernels, *active.shape[1:]))
         parts[self.active] = active
@@ -178,7 +178,7 @@ class Expansion:
         return not self.active.size or not self.coefficients.shape[1]
 
     def _readings(self, table: Table) -> Iterator[tuple[slice, Callable[[int], Reading]]]:
-        """Yield slices of rows, and how kernels read them."""
+        """Yield slices of rows with their prepared form."""
         kernels = list(zip(self.bank.table.specs, self.bank.table.positions, strict=True))
         if any(own.kind != "number" for own in self.bank.table.encodings) and len(table) > CHUNK_ROWS:
             self.bank.table.values(table)  # reads each column once: the form of dates in text is that of all rows
@@ -189,7 +189,7 @@ class Expansion:
             yield at, read_once(kernels, partial(self._reading, values))
 
     def _reading(self, values: Any, kernel: int) -> Reading:
-        """Return standardized rows, NaN where something is missing, as an active kernel reads them."""
+        """Return standardized rows in the form of an active kernel, NaN for missing values."""
         own = self.bank.table
         places, family = np.searchsorted(own.used, own.positions[kernel]), own.specs[kernel].family
         if family == "features":
@@ -204,7 +204,7 @@ class Expansion:
 
 
 def _of_chunk(function: Callable[[Any], Array], names: list[Any] | None, data: Any) -> Array:
-    """Return a function of a chunk, whose columns have their names also where they are read as an array."""
+    """Return a function of a chunk with named columns, also for arrays."""
     return function(pd.DataFrame(data, columns=names) if names and isinstance(data, np.ndarray) else data)
 
 
@@ -361,7 +361,7 @@ def _checked(bank: FittedBank, support: PreparedRows[Any], d: ArrayLike, rho: Ar
 
 
 def class_probabilities(scores: Array, single: bool) -> Array:
-    """Return probabilities from the scores of logistic losses, (n, n_classes); rows sum to one."""
+    """Return probabilities from the scores of logistic losses, (n, n_classes); rows sum to 1."""
     if single:
         return expit(np.hstack([-scores, scores]))
     # Relative to the largest score, so that no row is zero however certain the classifiers are.

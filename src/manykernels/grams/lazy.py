@@ -46,13 +46,13 @@ class TileEvaluator:
 
     @cached_property
     def points(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The points of every group, of the rows on the left and of those on the right."""
+        """The points of every group, of the rows on the left and on the right."""
         left = self.left.data.point_sets
         return left, left if self.right is self.left else self.right.data.point_sets
 
     @cached_property
     def _narrow(self) -> tuple[PreparedRows[Any], PreparedRows[Any]]:
-        """The rows on the left and on the right with what the kernels of the bank read of them."""
+        """The rows on the left and on the right with the parts for the kernels of the bank."""
         left = self.bank.narrow(self.left)
         if self.right is self.left:
             return left, left
@@ -60,7 +60,7 @@ class TileEvaluator:
 
     @cached_property
     def _groups(self) -> tuple[Group, ...]:
-        """Kernels of the bank that share points."""
+        """Kernels of the bank with shared points."""
         return self.bank.groups
 
     @cached_property
@@ -78,7 +78,7 @@ class TileEvaluator:
 
     @cached_property
     def linear(self) -> Array:
-        """(M,) which kernels are inner products of points times their scale."""
+        """(M,) mask of kernels that are scaled inner products of points."""
         found = np.zeros(self.bank.n_kernels, dtype=bool)
         if not self.bank.center:
             for index, group in enumerate(self._groups):
@@ -96,7 +96,7 @@ class TileEvaluator:
 
     @cached_property
     def owners(self) -> Array:
-        """(M,) index of the group that every kernel belongs to."""
+        """(M,) index of the group of every kernel."""
         owners = np.zeros(self.bank.n_kernels, dtype=np.int64)  # kernels that come as matrices form one group
         for index, group in enumerate(self._groups):
             owners[list(group.kernels)] = index
@@ -104,7 +104,7 @@ class TileEvaluator:
 
     @cached_property
     def keys(self) -> Array:
-        """(M,) equal for kernels that are evaluated together: twice the group, and one if the kernel is fused."""
+        """(M,) equal for kernels evaluated together: twice the group, plus 1 for a fused kernel."""
         return 2 * self.owners + np.isfinite(self.coefficients)
 
     def runs(self, kernels: Array, block: tuple[int, int] | None = None) -> Iterator[tuple[int, bool, Array]]:
@@ -219,7 +219,7 @@ class TileEvaluator:
                 total[rows] += (weights[at[part]] @ values.reshape(len(part), -1)).reshape(values.shape[1:])
 
     def linear_points(self, kernel: int) -> tuple[Array, Array]:
-        """Return the points of which a linear kernel has the inner products, of the rows on either side."""
+        """Return the points of a linear kernel, of the rows on either side."""
         group = self.owners[kernel]
         return self.points[0][group], self.points[1][group]
 
@@ -248,7 +248,7 @@ def squarings(coefficients: Array) -> tuple[Array, Array]:
 
 
 def gaussian_coefficient(spec: KernelSpec) -> float:
-    """Return ``c`` of a kernel ``exp(c ||x - z||^2)`` of the group's points, NaN for any other kernel."""
+    """Return ``c`` of a kernel ``exp(c ||x - z||^2)`` of the points of a group, NaN for any other kernel."""
     if isinstance(spec, ArdGaussian):
         return -0.5
     if isinstance(spec, Gaussian) and isinstance(spec.width, float):
@@ -308,7 +308,7 @@ class LazyStack(GramStack):
 
     @property
     def bank(self) -> FittedBank:
-        """The bank whose kernels these are."""
+        """The bank of the kernels."""
         return self._tiles.bank
 
     nbytes = 0  # of stored Gram entries
@@ -341,7 +341,7 @@ class LazyStack(GramStack):
         return each
 
     def _quad_each(self, columns: Array) -> Array:
-        """Return ``r' K_m r`` of every column: entries above the diagonal count twice, those below are not read."""
+        """Return ``r' K_m r`` of every column, from the upper triangle only."""
         tiles, found = self._tiles, np.zeros((self.n_kernels, columns.shape[1]))
         linear = tiles.linear[self._kernels]
         for at in np.flatnonzero(linear):
@@ -379,7 +379,7 @@ class LazyStack(GramStack):
         self._packed(kernels, samples, out)
 
     def _packed(self, kernels: Array, samples: Array | slice, out: Array) -> None:
-        """Write packed triangles; those of compiled Gaussian kernels without any block of them."""
+        """Write packed triangles, for compiled Gaussian kernels without intermediate blocks."""
         tiles, chosen = self._tiles, self._kernels[kernels]
         runs = list(tiles.runs(chosen))
         others = [positions for _, fused, positions in runs if not fused]

@@ -98,7 +98,7 @@ def _read_stat(path: Path, key: str) -> int:
 
 
 def _address_space_left() -> float:
-    """Return the bytes that the process may still map, infinite without a limit."""
+    """Return the bytes left in the address space of the process, infinite without a limit."""
     if resource is None:
         return np.inf
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]

@@ -233,7 +233,7 @@ def _new_triangles(shape: tuple[int, ...], dtype: DTypeLike, diagonals: Callable
 
 
 def room_for_sum(n: int) -> tuple[Array, Array]:
-    """Return a matrix (n, n), and a triangle of zeros in the same memory, of which `unfold` makes the matrix."""
+    """Return a matrix (n, n), and a triangle of zeros in the same memory, for `unfold`."""
     out = np.empty((n, n))
     total = out.reshape(-1)[: triangle_size(n)]
     total[:] = 0.0
@@ -263,7 +263,7 @@ def packed_quad(triangles: Array, n: int, rho: Array, out: Array) -> None:
 
 @compiled(fastmath=FAST)
 def packed_apply_each(triangles: Array, n: int, rho: Array, out: Array) -> None:
-    """Set ``out[m] = K_m rho`` for packed triangles (W, n(n+1)/2); rho (n,), out (W, n) float64, one reading."""
+    """Set ``out[m] = K_m rho`` for packed triangles (W, n(n+1)/2); rho (n,), out (W, n) float64, in a single read."""
     for m in range(triangles.shape[0]):
         triangle = triangles[m]
         result = out[m]
@@ -300,7 +300,7 @@ def unpack_triangle(triangle: Array, n: int, out: Array) -> None:
 
 @compiled()
 def unfold(out: Array) -> None:
-    """Make the packed triangle with which the memory of ``out`` (n, n) begins the symmetric matrix, in place."""
+    """Expand the packed triangle at the start of the memory of ``out`` (n, n) to the symmetric matrix, in place."""
     n, flat = out.shape[0], out.reshape(-1)
     for i in range(n - 1, 0, -1):  # the last row first: each goes to where nothing is that is still needed
         start, own, width = i * n - i * (i - 1) // 2, i * n + i, n - i

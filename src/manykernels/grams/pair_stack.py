@@ -96,7 +96,7 @@ class PairStack(GramStack):
         self._set(_Factors(first, second), chosen, index, names or tuple(_name(*pair) for pair in chosen))
 
     def _set(self, factors: _Factors, products: Products, index: PairIndex, names: Sequence[str] | None) -> PairStack:
-        """Hold the kernels on the pairs; what the constructor and those who choose a part have in common."""
+        """Set the kernels on the pairs, for the constructor and for selections."""
         GramStack.__init__(self, len(products), len(index), np.float64, names=names)
         self._factors, self.products, self._index = factors, tuple(products), index
         self._last: tuple[Array, dict[int | None, Array]] | None = None
@@ -116,7 +116,7 @@ class PairStack(GramStack):
 
     @property
     def matrix_free(self) -> bool:
-        """Whether a matrix among the pairs is so large that solvers who can should do without."""
+        """Return whether a matrix among the pairs is too large, so solvers should avoid matrices."""
         return self.n_samples > MOST_FORMED
 
     def diag(self) -> Array:
@@ -259,7 +259,7 @@ class _Factors:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, those of the constant kernels included."""
+        """Bytes held, including the constant kernels."""
         both = self._left.nbytes if self._left is self._right else self._left.nbytes + self._right.nbytes
         return both + sum(ones.nbytes for ones in self._ones.values())
 
@@ -294,7 +294,7 @@ def _all_products(n_left: int, n_right: int, one_kind: bool) -> list[tuple[int |
 
 
 def _check_products(products: Products, n_left: int, n_right: int) -> list[tuple[int | None, int | None]]:
-    """Return the products as integers, or say which of them does not exist."""
+    """Return the products as integers, or raise an error with an invalid product."""
     chosen = [(None if a is None else int(a), None if b is None else int(b)) for a, b in products]
     for a, b in chosen:
         if not (a is None or 0 <= a < n_left) or not (b is None or 0 <= b < n_right):
@@ -312,7 +312,7 @@ def _name(a: int | None, b: int | None) -> str:
 
 
 def by_left(products: Products, kernels: Array) -> dict[int | None, list[int]]:
-    """Return kernels by what they have on the left."""
+    """Return kernels grouped by the left kernel."""
     groups: dict[int | None, list[int]] = {}
     for m in kernels.tolist():
         groups.setdefault(products[m][0], []).append(m)

@@ -19,7 +19,7 @@ MANY_COLUMNS = 256  # vectors from which on quadratic forms are computed by feat
 
 @dataclass(frozen=True, eq=False)
 class PivotedFactors:
-    """Features of kernels, and the rows that they are determined by."""
+    """Features of kernels, with the determining rows."""
 
     features: tuple[Array, ...]  # (N, r_m) each
     pivots: tuple[Array, ...]  # (r_m,) int each: the rows among which features are lower triangular
@@ -41,7 +41,7 @@ class PivotedFactors:
 
 
 def factorize(gram: Array, rank_tol: float) -> tuple[Array, Array]:
-    """Return features (N, r) of a matrix, and the rows that they are determined by."""
+    """Return features (N, r) of a matrix, and the determining rows."""
     factor, order, rank, _ = dpstrf(gram, tol=rank_tol * float(np.trace(gram)) / len(gram), lower=1)
     features = np.zeros((len(gram), rank))
     features[order - 1] = np.tril(factor)[:, :rank]

@@ -1,4 +1,4 @@
-"""Which representation kernels should have: a pure function of sizes and a memory budget, with the reason in words."""
+"""The choice of the representation of kernels: a pure function of sizes and a memory budget, with the reason."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class MemoryPlan:
 
     @property
     def spare_bytes(self) -> int:
-        """Bytes of the budget left by what a fit cannot do without."""
+        """Bytes of the budget beyond the minimum of a fit."""
         return self.budget - self.nbytes - self.working_nbytes + self.optional_nbytes
 
     @property
@@ -161,7 +161,7 @@ class MemoryPlan:
 
     @property
     def expected(self) -> str:
-        """What is held at the peak, in words: as it is expected, and from few kernels that take part to many."""
+        """The expected peak memory in words, for few to many active kernels."""
         least, most = format_bytes(self.least_nbytes), format_bytes(self.most_nbytes)
         return f"about {format_bytes(self.expected_nbytes)}, {least} to {most}"
 
@@ -245,7 +245,7 @@ def plan_stack(
 
 
 def plan_as_given(n_kernels: int, n_samples: int, n_targets: int, memory_budget: int | str | None) -> MemoryPlan:
-    """Return what a fit holds beside kernels that came as matrices: copies of those in use, in single precision."""
+    """Return the additional memory of a fit on given matrices: copies of the used kernels, in single precision."""
     m, n, budget = n_kernels, n_samples, memory_bytes(memory_budget)
     least = FLOOR_BYTES + _array_bytes(FEWEST_SQUARES, m, n, n_targets)
     most = working_nbytes(m, n, n_targets, stored=True) + min(COPIED_BYTES, 2 * m * n * (n + 1))
@@ -554,7 +554,7 @@ def quick_matrices(
     coupled: bool = False,
     kinked: bool = False,
 ) -> MemoryPlan | None:
-    """Return the plan of matrices that fit, and a fit on which nobody waits for: then factors need no look."""
+    """Return the plan of fitting matrices and a quick fit, without consideration of factors."""
     if gram_seconds(n_kernels, n_samples, n_targets, shared, kinked) > least_spared(kinked):
         return None
     sizes: dict[str, Any] = {
@@ -570,14 +570,14 @@ def quick_matrices(
 
 
 def least_spared(kinked: bool) -> float:
-    """Return the seconds that factors must spare to be taken."""
+    """Return the minimal predicted saving of factors, in seconds."""
     return NOTICED_OF_KINKS if kinked else NOTICED
 
 
 def _spared(
     averages: bool, kinked: bool, n_samples: int, n_columns: int, rank: int | None, n_landmark: int, *, several: bool
 ) -> float:
-    """Return the seconds that factors must spare, of a loss with a kink on few coefficients with averages as well."""
+    """Return the minimal saving of factors in seconds, also for kinked losses on few coefficients with averages."""
     if not averages or n_landmark:
         return np.inf if averages else least_spared(kinked)
     coefficients = FULL_RANK * n_columns if rank is None else rank
@@ -593,7 +593,7 @@ def _why_factors(
     memory_budget: int | str | None,
     repeats: Callable[[], Repeats],
 ) -> str | None:
-    """Return why kernels are to be held as factors; None if as matrices, or if they spare too little."""
+    """Return the reason for kernels as factors; None for matrices, or too little gain."""
     if representation != "auto":
         return "as asked" if representation == FACTORED else None
     n_kernels, n_samples = sizes["n_kernels"], sizes["n_samples"]

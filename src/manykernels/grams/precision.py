@@ -1,4 +1,4 @@
-"""Vectors in the precision of the features they meet, whatever their unit."""
+"""Vectors in the precision of the features, in any unit."""
 
 import numpy as np
 from numpy.typing import DTypeLike

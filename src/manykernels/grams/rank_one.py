@@ -1,4 +1,4 @@
-"""Kernels of rank one, ``K_m = phi_m phi_m'``, kept as their features: every operation is linear in N."""
+"""Kernels of rank one, ``K_m = phi_m phi_m'``, stored as features: every operation is linear in N."""
 
 from __future__ import annotations
 

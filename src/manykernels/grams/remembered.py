@@ -28,7 +28,7 @@ class Remembered:
         self._products: dict[bytes, Array] = {}
 
     def of(self, vector: Array, products: Callable[[Array], Array] | None) -> Array | None:
-        """Return the products (M, N) with a vector, computed where they are not known; None if they are not to be."""
+        """Return the products (M, N) with a vector, computed if unknown; None if not permitted."""
         if not self.room:
             return None
         unit = _unit(vector)
@@ -54,5 +54,5 @@ class Remembered:
 
 
 def _unit(vector: Array) -> float:
-    """Return the power of two above the largest size: to divide by it rounds nothing."""
+    """Return the power of two above the largest size, for division without rounding."""
     return math.ldexp(1.0, min(max(math.frexp(float(np.abs(vector).max()))[1], -1021), 1023))

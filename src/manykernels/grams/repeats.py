@@ -1,4 +1,4 @@
-"""Kernels of points that repeat, and linear ones of single columns: which of them need no matrix among all samples."""
+"""Kernels of repeated points, and linear kernels of single columns, without a matrix among all samples."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ SHARE = 0.5  # of the kernels of a column that are part of a sum, about
 
 
 def pays(m: int, n: int, v: int) -> bool:
-    """Whether a weighted sum of ``m`` kernels among ``v`` of ``n`` points, and the products with it, gain seconds."""
+    """Return whether sums of ``m`` kernels among ``v`` of ``n`` points, and products, save time."""
     read = READ * (1 + PRODUCTS) * SHARE * m * (n * n - v * v) / 2
     spread = (SPREAD + SPREAD_ROW * v) * n * n / 2 + UNPACKED * v * v / 2
     return read > spread + (1 + PRODUCTS) * OPERATION
 
 
 def worthwhile(bank: FittedBank, prepared: PreparedRows[Any]) -> list[Distinct]:
-    """Return the kernels of a fitted bank whose points repeat so often that matrices among distinct ones pay."""
+    """Return the kernels of a fitted bank with enough repeated points for matrices among distinct points."""
     if not pays(bank.n_kernels, prepared.n_samples, 1):
         return []
     sharing: dict[Any, list[int]] = {}  # groups of the same columns, whose points repeat alike
@@ -57,7 +57,7 @@ def worthwhile(bank: FittedBank, prepared: PreparedRows[Any]) -> list[Distinct]:
 
 
 def lines_of(bank: FittedBank, prepared: PreparedRows[Any], distinct: Sequence[Distinct]) -> Lines | None:
-    """Return the linear kernels of single columns, but those among few points; None where that spares little."""
+    """Return the linear kernels of single columns with more than few points; None for little gain."""
     taken = {kernel for own in distinct for kernel in own.kernels.tolist()}
     found: dict[int, Array] = {}
     if not bank.center and prepared.factors is None:

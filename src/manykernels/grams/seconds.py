@@ -1,4 +1,4 @@
-"""Predicted seconds of a fit on Gram matrices and on factors, by which representations and rungs are decided."""
+"""Predicted seconds of a fit on Gram matrices and on factors, for the choice of representations and rungs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -96,5 +96,5 @@ def factored_seconds(
 
 
 def bases_seconds(landmarks: int) -> float:
-    """Return the seconds that the bases of kernels of the default bank on so many landmarks are predicted to take."""
+    """Return the predicted seconds of the bases of kernels of the default bank on a number of landmarks."""
     return LANDMARK_CUBE * float(landmarks) ** 3

@@ -106,11 +106,11 @@ class Training:
 
     @cached_property
     def landmarks(self) -> int:
-        """The most landmarks that a kernel is projected on."""
+        """The maximal number of landmarks of a kernel."""
         return max((own.count for own in getattr(self.bank.raw, "specs", ()) if isinstance(own, Landmarks)), default=0)
 
     def let_go(self) -> None:
-        """Let go of what factors share with those of later models."""
+        """Release the caches shared by factors of later models."""
         if isinstance(self.stack, FactoredStack):
             self.stack.let_go()
 
@@ -121,7 +121,7 @@ class Training:
 
 
 def numbers_of_rows(prepared: PreparedRows[Any], most_bytes: int) -> PreparedRows[Any] | None:
-    """Return a copy of rows that are numbers in columns, of so many bytes at most; None for others."""
+    """Return a copy of numeric rows in column order within a number of bytes; None otherwise."""
     points = prepared.data.point_sets
     if not points or not all(isinstance(each, np.ndarray) and each.dtype.kind == "f" for each in points):
         return None
@@ -137,7 +137,7 @@ SPARSE = "X is sparse, which only Gram matrices allow; reduce its columns and ma
 
 
 def no_refusal() -> None:
-    """Say that nothing keeps a problem from kernels held as factors."""
+    """Report no obstacle to kernels held as factors."""
 
 
 def keeps_shapes(kernels: object) -> bool:
@@ -146,12 +146,12 @@ def keeps_shapes(kernels: object) -> bool:
 
 
 def is_precomputed(kernels: object) -> bool:
-    """Tell whether the parameter ``kernels`` says that X holds kernels, not features."""
+    """Return whether the parameter ``kernels`` marks X as kernels rather than features."""
     return isinstance(kernels, PrecomputedBank) or (isinstance(kernels, str) and kernels == PRECOMPUTED)
 
 
 def as_bank(kernels: object, rows: object = None, patience: float | None = None) -> Bank:
-    """Return the bank that the parameter ``kernels`` of an estimator stands for on the rows; see `sized_bank`."""
+    """Return the bank of the parameter ``kernels`` of an estimator on the rows; see `sized_bank`."""
     if kernels is None:
         if isinstance(rows, Pairs):
             return PairKernels()
@@ -221,7 +221,7 @@ def _worth_landmarks(bank: KernelBank, table: Table, patience: float | None) -> 
     spared, count = NOTICED_OF_KINKS if patience is None else AVERAGES, default_landmarks(len(table))
 
     def bars(**sizes: Any) -> tuple[float, float]:
-        """Return the seconds up to which kernels stay unchanged, and up to which these are matrices in any case."""
+        """Return the limits in seconds for unchanged kernels, and for matrices in any case."""
         projected = factored_seconds(**sizes | {"landmarks": (own := min(count, len(table)))}) + bases_seconds(own)
         worth = spared + CLEARLY * projected
         most = min(PATIENCE_SECONDS, worth) if patience is None else patience
@@ -239,7 +239,7 @@ def _worth_landmarks(bank: KernelBank, table: Table, patience: float | None) -> 
 
 
 def _with_narrow_kernels(bank: KernelBank, table: Table) -> KernelBank:
-    """Return a bank with the narrower Gaussians that a search tries beside default kernels of several numbers."""
+    """Return a bank with the narrower Gaussians of a search beside default kernels of several numbers."""
     entries = [
         own
         for entry in bank.kernels
@@ -299,7 +299,7 @@ def open_training(
 
 
 def advice_on_chunks(stack: GramStack) -> str | None:
-    """Return how to change a bank whose fit on rows in chunks does not converge; None if all the factors are exact."""
+    """Return advice for a bank after an unconverged fit on chunked rows; None for exact factors."""
     if not isinstance(stack, CompositeStack) or not stack.table.chunked:
         return None
     pairs = zip(stack.parts, stack.members, strict=True)
@@ -327,7 +327,7 @@ def open_chunks(
 
 
 def columns_read(kernels: object, source: RowSource) -> list[int]:
-    """Return the columns of a source that the kernels of a bank read, all where their values decide."""
+    """Return the columns of a source read by the kernels of a bank, all for value-dependent types."""
     every = list(range(source.n_columns))
     own = kernels.kernels if isinstance(kernels, KernelBank) else ()
     named = own and all(isinstance(getattr(entry, "columns", None), (str, tuple)) for entry in own)
@@ -353,7 +353,7 @@ def plan_for(
     coupled: bool = False,
     kinked: bool = False,
 ) -> MemoryPlan | None:
-    """Return how the kernels of a bank on the rows will be held, and why; None for kernels that come as matrices."""
+    """Return the storage plan of the kernels of a bank on the rows, with the reason; None for matrices."""
     bank = as_bank(kernels, X)
     if not isinstance(bank, KernelBank):
         if representation == FACTORED:
@@ -393,7 +393,7 @@ def plan_for(
 
 
 def _sizes(kinds: Sequence[Kind], table: Table) -> dict[str, Any]:
-    """Return what the predicted seconds of kernels on a table depend on."""
+    """Return the inputs of the predicted seconds of kernels on a table."""
     alone = [kind for kind in kinds if kind.n_columns == 1]
     linear = bool(alone) and all(isinstance(kind.spec, Linear) for kind in alone)  # factors as they are, of rank one
     return {

@@ -1,4 +1,4 @@
-"""What is minimized: losses, regularizers, weight sets, the problem and the certificate."""
+"""The minimized objective: losses, regularizers, weight sets, the problem and the certificate."""
 
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate, KKTResiduals, proved_inactive

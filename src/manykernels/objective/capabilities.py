@@ -1,4 +1,4 @@
-"""What a solver may ask of a loss or of a regularizer, in the words of the refusal."""
+"""Capabilities of losses and regularizers, in the words of error messages."""
 
 from enum import Enum
 

@@ -20,7 +20,7 @@ from manykernels.validation.arrays import Array
 
 
 class Sizes(Protocol):
-    """What a certificate needs to know of a problem."""
+    """The parameters of a problem in a certificate."""
 
     @property
     def regularizer(self) -> Regularizer:
@@ -248,7 +248,7 @@ def term_sizes(roots: Array, vector: Array) -> Array:
 
 
 def norm_error(norms: Array, sizes: Array, n_samples: int) -> Array:
-    """Return by how much rounding may move ``norms``, (M,), the roots of sums of terms with these `term_sizes`."""
+    """Return the effect of rounding on ``norms``, (M,), the roots of sums of terms with the given `term_sizes`."""
     error = np.sqrt(growth(n_samples)) * sizes  # of the square: its square
     total = norms + np.hypot(norms, error)
     return np.divide(error * error, total, out=np.zeros_like(total), where=total > 0) + FEW * EPS * norms

@@ -114,7 +114,7 @@ TIGHT = 1e-4  # relative width of the bounds on a norm that is good enough
 
 
 def tightened_norms(problem: Any, rho: Any) -> Array:
-    """Return upper bounds (M,) on the dual norms, tightened where they decide which norm is the largest."""
+    """Return upper bounds (M,) on the dual norms, tightened if decisive for the largest norm."""
     low, high = (np.sqrt(bound) / problem.penalties for bound in problem.stack.quads(rho))
     tighten(problem, rho, low, high)
     return np.asarray(high)
@@ -164,5 +164,5 @@ def _matters(regularizer: Regularizer, low: Array, high: Array, width: float) ->
 
 
 def dual_exponent(regularizer: Regularizer) -> float:
-    """Return the power of dual norms that the conjugate of a power of norms sums; 2 where it is none."""
+    """Return the power of dual norms in the conjugate of a power of norms; 2 otherwise."""
     return 2.0 if regularizer.curve is None else regularizer.curve.dual_exponent

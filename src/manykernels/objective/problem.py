@@ -1,4 +1,4 @@
-"""The problem: stack, target, loss and regularizer, with the primal, the dual and the one certificate."""
+"""The problem: stack, target, loss and regularizer, with the primal, the dual and the certificate."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SMALLEST_LOSS = 1e-300  # the squares in smaller ones lose digits to underflow
 
 @dataclass(frozen=True, eq=False)
 class _DualPoint:
-    """A dual point: the value, coefficients and signed norms before scaling, the scale, both conjugates after it."""
+    """A dual point: the value, coefficients and signed norms before scaling, the scale, and both scaled conjugates."""
 
     value: float
     rho: Array
@@ -136,7 +136,7 @@ class Problem:
         self._set("regularizer", self._on_kernels(self.regularizer))
 
     def _known_loss(self) -> Any:
-        """Return the loss, which may be given by name, as one of so many outputs as the target has."""
+        """Return the loss, possibly given by name, with as many outputs as the target."""
         if isinstance(self.y, RowVector):
             return LossOnRows(get_loss(self.loss))
         if np.ndim(self.y) == 2:
@@ -144,12 +144,12 @@ class Problem:
         return self.loss if hasattr(self.loss, "bind") else get_loss(self.loss)
 
     def _positive(self, name: str, size: int) -> Array:
-        """Return a read-only copy of positive weights, ones if there are none."""
+        """Return a read-only copy of positive weights, ones by default."""
         values = getattr(self, name)
         return read_only(np.ones(size) if values is None else check_positive_vector(values, size, name).copy())
 
     def _on_kernels(self, regularizer: Regularizer) -> Regularizer:
-        """Return the penalty of the kernels; engines see a very small one on those that are to have none."""
+        """Return the penalty of the kernels, with a tiny substitute for none."""
         found = regularizer.on_kernels(self.kernel_names)
         return found if found.rests else found.resting_on(dual_norms.resting_ridge(self, found.unpenalized))
 
@@ -161,7 +161,7 @@ class Problem:
 
     @cached_property
     def certified_bound(self) -> BoundLoss:
-        """The same for certificates, whose dual points are orthogonal to all that kernels without a penalty span."""
+        """The bound for certificates, with dual points orthogonal to all unpenalized kernels."""
         if not self.unpenalized.size:
             return self.bound
         bound = copy.copy(self.bound)
@@ -174,7 +174,7 @@ class Problem:
         return self.regularizer.unpenalized
 
     def penalized(self, norms: Array) -> Array:
-        """Return norms (M,) with zeros for kernels without a penalty, as value and conjugate see them."""
+        """Return norms (M,) with zeros for unpenalized kernels, for value and conjugate."""
         if not self.unpenalized.size:
             return norms
         seen = norms.copy()
@@ -183,11 +183,11 @@ class Problem:
 
     @property
     def kernel_names(self) -> Sequence[Any]:
-        """What the kernels are called, (M,): their positions if nothing says so."""
+        """Names of the kernels, (M,): by default their positions."""
         return self.stack.names or range(self.n_kernels)
 
     def _forget(self, names: Iterable[str]) -> None:
-        """Drop cached values, of a copy that they do not belong to."""
+        """Drop cached values invalid for a copy."""
         for name in names:
             self.__dict__.pop(name, None)
 
@@ -242,13 +242,13 @@ class Problem:
 
     @cached_property
     def weight(self) -> Array:
-        """Sample weights ``s`` (N,), ones if none were given."""
+        """Sample weights ``s`` (N,), ones by default."""
         assert self.sample_weight is not None
         return self.sample_weight
 
     @cached_property
     def penalties(self) -> Array:
-        """Kernel penalties ``w`` (M,), ones if none were given."""
+        """Kernel penalties ``w`` (M,), ones by default."""
         assert self.kernel_penalties is not None
         return self.kernel_penalties
 
@@ -285,7 +285,7 @@ class Problem:
         return cast("SampleSum", self.bound).box
 
     def over(self, twin: GramStack) -> Problem:
-        """Return the problem on a twin of the stack, which holds the same kernels: nothing is checked again."""
+        """Return the problem on a twin of the stack, with the same kernels, without new checks."""
         problem = copy.copy(self)
         object.__setattr__(problem, "stack", twin)
         return problem
@@ -419,7 +419,7 @@ class Problem:
 
     @cached_property
     def _free_factors(self) -> Callable[[int], Array]:
-        """Return the columns of a kernel without a penalty, computed once each."""
+        """Return the columns of an unpenalized kernel, cached."""
         return cache(partial(dual_norms.kernel_factor, self.stack))
 
     def primal(self, rho: Array, d: Array, b: float) -> float:
@@ -453,7 +453,7 @@ class Problem:
         return self._dual_point(bound.feasible(rho, sums=self.fit_intercept), z).value
 
     def _dual_point(self, rho: Array, z: Array) -> _DualPoint:
-        """Return the lower bound of feasible coefficients, scaled until they are feasible for the penalty."""
+        """Return the lower bound of feasible coefficients, scaled for feasibility in the penalty."""
         signed = self.penalized(self._signed_norms(rho))
         u = np.maximum(signed, 0.0)
         scale, penalty = self.regularizer.formulas.scaled_conjugate(u)
@@ -491,7 +491,7 @@ class Problem:
 
     @cached_property
     def _zero_model(self) -> tuple[Array, Any]:
-        """The same, computed once: it depends on neither the kernels nor the penalty."""
+        """The zero model, cached: independent of kernels and penalty."""
         b = self.best_constant
         return self.bound.coefficients_of(b, sums=self.fit_intercept), b
 
@@ -520,7 +520,7 @@ class Problem:
         return self.regularizer.strength_max(self.empty_norms())
 
     def keep_empty_norms(self, norms: Array) -> None:
-        """Keep the dual norms of the model without kernels, (M,), computed with those of other targets."""
+        """Keep the dual norms of the model without kernels, (M,), from a joint computation."""
         self._set("_norms_at_empty", (read_only(norms), self.stack.replaced_kernels))
 
     def keep_empty_quads(self, bounds: tuple[Array, Array]) -> None:
@@ -528,14 +528,14 @@ class Problem:
         self._set("_quads_at_empty", bounds)
 
     def release_empty_quads(self) -> tuple[Array, Array] | None:
-        """Return the bounds at the model without kernels if they are known, and keep them no longer."""
+        """Return the bounds at the model without kernels if known, and release them."""
         bounds = self._quads_at_empty
         self._set("_quads_at_empty", None)
         return bounds
 
     @property
     def empty_start(self) -> Array:
-        """The feasible dual coefficients that a fit begins with, without kernels."""
+        """The feasible dual coefficients at the start of a fit, without kernels."""
         return self.bound.inside(self.bound.balanced(self.zero_model()[0], sums=self.fit_intercept))
 
     def empty_norms(self) -> Array:
@@ -668,7 +668,7 @@ class Problem:
         return Certificate(primal, dual, gap, gap / denominator, kkt, np.nan, np.nan, u, t), whole
 
     def _best_dual(self, rho: Array, z: Array, primal: float) -> _DualPoint:
-        """Return the best of the dual points that a model suggests; none is looked for once one is close enough."""
+        """Return the best of the candidate dual points of a model, with early stopping."""
         best: _DualPoint | None = None
         for candidate, scores in self.certified_bound.candidates(rho, z, sums=self.fit_intercept):
             point = self._dual_point(candidate, scores)
@@ -686,7 +686,7 @@ class Problem:
         penalty: float,
         denominator: float,
     ) -> KKTResiduals:
-        """Return what a model, the scores without and with intercept, misses of the optimality conditions."""
+        """Return the residuals of the optimality conditions of a model, from scores without and with intercept."""
         rho, f, z = model
         scaled, sizes = point.scale * point.rho, np.abs(rho)
         nearest = point.rho if self.bound.couples_samples else self.bound.in_domain(rho)
@@ -700,7 +700,7 @@ class Problem:
         )
 
     def _check_rho(self, rho: Array) -> Array:
-        """Return dual coefficients as float64, or say why they cannot be some."""
+        """Return dual coefficients as float64, or raise an error with the reason."""
         if not self.shared:
             return check_vector(rho, self.n_samples, "rho")
         rho = np.asarray(rho, dtype=np.float64)
@@ -712,7 +712,7 @@ class Problem:
         return rho
 
     def _check_model(self, rho: Array, d: Array, b: float | Array) -> tuple[Array, Array, Any]:
-        """Return the model as float64, or say which part of it cannot be one."""
+        """Return the model as float64, or raise an error with the invalid part."""
         rho, d = self._check_rho(rho), check_vector(d, self.n_kernels, "d")
         if np.any(d < 0):
             worst = int(np.argmin(d))
@@ -735,13 +735,13 @@ def share_of(part: float, whole: float) -> float:
 
 
 def _unit(values: Array) -> float:
-    """Power of two near the largest size: dividing by it rounds nothing."""
+    """Power of two near the largest size, for division without rounding."""
     top = float(np.abs(values).max(initial=0.0))
     return math.ldexp(1.0, min(max(math.frexp(top)[1], -1021), 1023)) if top > 0 else 1.0
 
 
 def _in_range(values: Array) -> Array:
-    """Refuse norms and weights that overflow: such a model cannot be evaluated."""
+    """Reject overflowing norms and weights of an invalid model."""
     if not np.isfinite(values).all():
         m = int(np.argmax(~np.isfinite(values)))
         raise InvalidInputError(
@@ -752,7 +752,7 @@ def _in_range(values: Array) -> Array:
 
 
 def _finite(squares: Array) -> Array:
-    """Refuse ``rho' K_m rho`` that overflow."""
+    """Reject an overflowing ``rho' K_m rho``."""
     if not np.isfinite(squares).all():
         m = int(np.argmax(~np.isfinite(squares)))
         raise InvalidInputError(

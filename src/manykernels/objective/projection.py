@@ -71,7 +71,7 @@ def _project_once(r: Array, lo: Array, hi: Array) -> Array:
 
 
 def _piece_with_root(r: Array, lo: Array, hi: Array) -> tuple[float, float]:
-    """Neighboring breakpoints between which the sum of ``clip(r - nu, lo, hi)`` crosses zero; infinite at the ends."""
+    """Neighboring breakpoints around the root of the sum of ``clip(r - nu, lo, hi)``; infinite at the ends."""
     ends = np.concatenate([r - lo, r - hi])
     points = np.unique(ends[np.isfinite(ends)])
     below, above = -1, len(points)
@@ -87,7 +87,7 @@ def _piece_with_root(r: Array, lo: Array, hi: Array) -> tuple[float, float]:
 
 
 def _project_beside_rows(r: Array, lo: Array, hi: Array) -> Array:
-    """Return the same for vectors that stay beside their rows, whose breakpoints are not sorted."""
+    """Return the projection for vectors beside their rows, without sorted breakpoints."""
 
     def total(nu: float) -> float:
         return float(np.clip(r - nu, lo, hi).sum())
@@ -133,7 +133,7 @@ def project_box_orthogonal(r: Array, lo: Array, hi: Array, basis: Array) -> Arra
 
 
 def _ahead(at: Callable[[Array], Any], nu: Array, step: Array, value: float, gain: float) -> Any:
-    """Return the multipliers after the longest of the halved steps that gains enough, with all that is there."""
+    """Return the multipliers after the longest halved step of sufficient gain, with all derived values."""
     rounding = 1e-15 * abs(value)
     for length in 0.5 ** np.arange(_MOST_HALVINGS):
         found = at(nu + length * step)
@@ -197,7 +197,7 @@ def nonnegative_quadratic(M: ArrayLike, b: ArrayLike) -> Array:
 
 
 def _settle(matrix: Array, right: Array, x: Array, inside: Array, entering: int) -> tuple[bool, Array, Array]:
-    """Minimize over the weights inside, dropping those that would turn negative; False if ``entering`` did at once."""
+    """Minimize over the free weights, dropping negative ones; False if ``entering`` turned negative at once."""
     x, inside = x.copy(), inside.copy()
     start = x.copy()
     while inside.any():  # at most len(x) times: each but the last drops a weight

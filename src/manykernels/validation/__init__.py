@@ -1,1 +1,1 @@
-"""What comes in is checked here, once: arrays, Gram matrices, and parameters that are no numbers."""
+"""Validation of inputs: arrays, Gram matrices, and nonnumeric parameters."""

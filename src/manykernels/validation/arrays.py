@@ -1,4 +1,4 @@
-"""The only place that checks X, y, Gram arrays, weights and parameters; every message says what to do."""
+"""Checks of X, y, Gram arrays, weights and parameters; every message has a remedy."""
 
 import numbers
 import sys
@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 
 class HasShape(Protocol):
-    """A table that is no array: a DataFrame, a sparse matrix, views of samples."""
+    """A table other than an array: a DataFrame, a sparse matrix, views of samples."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -31,7 +31,7 @@ BEYOND_FLOATS = "an integer beyond 1.8e308, which no float64 can hold: rescale i
 
 
 def check_positive(value: object, name: str, *, allow_zero: bool = False, upper: float = np.inf) -> float:
-    """Return ``value`` as a float if it is a finite positive number, else raise ``InvalidInputError``."""
+    """Return ``value`` as a float if finite and positive, else raise ``InvalidInputError``."""
     bound = "non-negative" if allow_zero else "positive"
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise InvalidInputError(f"{name} must be a {bound} number, got {value!r}.")
@@ -43,7 +43,7 @@ def check_positive(value: object, name: str, *, allow_zero: bool = False, upper:
 
 
 def check_finite(array: Array, name: str) -> Array:
-    """Return ``array`` if all the entries are finite, else say how many are not and where the first one is."""
+    """Return ``array`` if all the entries are finite, else raise an error with number and first place."""
     bad = ~np.isfinite(array)
     if bad.any():
         first = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -55,7 +55,7 @@ def check_finite(array: Array, name: str) -> Array:
 
 
 def plainly_finite(values: Array) -> bool:
-    """Return whether the sum of all entries is finite, so each is: flags would take an eighth of a large table."""
+    """Return whether the sum of all entries is finite, a cheap sufficient test."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum()))
 
@@ -79,7 +79,7 @@ def are_labels(values: Array) -> bool:
 
 
 def check_readable(values: Any, name: str) -> None:
-    """Refuse what NumPy would read as something else than it is, or not at all, and say what to pass instead."""
+    """Reject input that NumPy would misread, with a hint."""
     what = None
     if sparse.issparse(values):
         what = f"is a sparse matrix, but kernels are computed from dense rows. Pass {name}.toarray()"
@@ -105,7 +105,7 @@ def check_readable(values: Any, name: str) -> None:
 
 
 def _ragged(values: object) -> str:
-    """Return which rows of a list differ in length, if any do; arrays cannot."""
+    """Return the rows of unequal length in a list, if any; arrays have none."""
     if not isinstance(values, (list, tuple)) or not values:
         return ""
     sizes = [len(row) if isinstance(row, (list, tuple)) or len(getattr(row, "shape", ())) else -1 for row in values]
@@ -141,7 +141,7 @@ def real_array(values: object, name: str) -> Array:
 
 
 def check_float32_range(diagonals: Array, name: str = "Kernel") -> None:
-    """Raise ``InvalidInputError`` if a kernel with such a diagonal (a row per kernel) loses the digits in float32."""
+    """Raise ``InvalidInputError`` if a kernel with a diagonal (a row per kernel) loses digits in float32."""
     largest = np.abs(diagonals).max(axis=1)
     bad = np.flatnonzero((largest > 1e38) | ((largest > 0) & (largest < 1e-30)))
     if len(bad):
@@ -152,7 +152,7 @@ def check_float32_range(diagonals: Array, name: str = "Kernel") -> None:
 
 
 def read_only(array: Array) -> Array:
-    """Return a view that cannot be written to: compiled loops would be compiled a second time for arrays that can."""
+    """Return a read-only view, against a second compilation of loops for writable arrays."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -245,7 +245,7 @@ def check_positive_vector(values: object, size: int, name: str) -> Array:
 
 
 def check_count(value: object, name: str, *, least: int = 1, most: int | None = None) -> int:
-    """Return ``value`` as an int if it is an integer of at least ``least``, else raise ``InvalidInputError``."""
+    """Return ``value`` as an int if an integer of at least ``least``, else raise ``InvalidInputError``."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
         raise InvalidInputError(f"{name} must be an integer of at least {least}, got {value!r}.")
     if most is not None and int(value) > most:

@@ -1,4 +1,4 @@
-"""Gram stacks that are linear in the number of samples: kernels with factors, and bounds on what factors miss."""
+"""Gram stacks of linear cost in the samples: kernels with factors, and bounds on the approximation error."""
 
 from manykernels.grams.factored.banks import factored_stack, reads_rows, served_by
 from manykernels.grams.factored.base import FactoredStack, FactorOperator

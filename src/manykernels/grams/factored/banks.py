@@ -1,4 +1,4 @@
-"""A bank divided among factored stacks by a table of who serves which kernel."""
+"""A bank divided among factored stacks by a table of capabilities."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -64,17 +64,17 @@ KINDS: dict[str, type[Any]] = {
 
 
 def served_by(spec: KernelSpec, n_columns: int, levels: Levels = None) -> str:
-    """Return the kind of factored stack that serves a kernel on that many columns."""
+    """Return the kind of factored stack for a kernel on a number of columns."""
     return next(kind for kind, able in SERVED_BY if able(spec, n_columns, levels))
 
 
 def reads_rows(bank: KernelBank) -> bool:
-    """Whether a stack can read rows as they are for a bank: none of the kernels is centered or scaled row by row."""
+    """Return whether a stack can read rows unchanged for a bank, without row-wise centering or scaling."""
     return not (bank.center or bank.normalize == "unit_diagonal")
 
 
 def factored_stack(X: object, bank: KernelBank) -> FactoredStack:
-    """Return the kernels of a bank on a table as a stack that is linear in the number of rows."""
+    """Return the kernels of a bank on a table as a stack of linear cost in the rows."""
     if not reads_rows(bank):
         raise IncompatibleError(
             f"Factored stacks know normalize='trace', 'mean_diagonal' or None without centering, but the bank has "
@@ -96,7 +96,7 @@ def composed(
     scales: Array,
     landmarks_by: str = "cholesky",
 ) -> CompositeStack:
-    """Return kernels on columns of a table, divided among the stacks that serve them."""
+    """Return kernels on columns of a table, divided among suitable stacks."""
     keys = list(zip(map(id, specs), map(len, positions), strict=True))
     known: dict[tuple[int, int], str] = {}  # of specs whatever levels columns have: a width of many columns is one spec
     for key, spec in dict(zip(keys, specs, strict=True)).items():
@@ -116,7 +116,7 @@ def composed(
 
 
 def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
-    """Return the kernels of a bank, and the columns that they use."""
+    """Return the kernels of a bank, and the used columns."""
     if is_chunked(X):
         return _read_chunks(open_rows(X), bank)
     if isinstance(X, np.ndarray) and bank.missing != "indicator":
@@ -144,7 +144,7 @@ def _heavy_tails(bank: KernelBank, kernels: list[NamedKernel], rows: Table) -> d
 
 
 def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
-    """Return the kernels of a bank by a sample of rows and by which columns have gaps anywhere, and the table."""
+    """Return the kernels of a bank from a sample of rows and the columns with gaps, and the table."""
     rows = header_of(source)
     bank.check(rows)
     kernels = bank.expand(rows)
@@ -173,7 +173,7 @@ def default_landmarks(n_rows: int) -> int:
 
 
 def _with_gaps(head: pd.DataFrame | Array, columns: Array) -> Any:
-    """Return rows in which each of the columns lacks a value, in a separate row: patterns of gaps all differ."""
+    """Return rows with a missing value in every column, in separate rows, for distinct patterns of gaps."""
     frame = pd.DataFrame(head)
     repeated = frame.iloc[np.resize(np.arange(len(frame)), max(len(frame), len(columns)))].reset_index(drop=True)
     for row, column in enumerate(columns):
@@ -182,7 +182,7 @@ def _with_gaps(head: pd.DataFrame | Array, columns: Array) -> Any:
 
 
 def _carried(kernels: list[NamedKernel]) -> dict[int, bool]:
-    """Return the columns that some kernel reads as objects, and whether no other kernel reads them."""
+    """Return the columns read as objects by some kernel, and whether exclusively."""
     others = {j for _, spec, columns in kernels if not isinstance(spec, ObjectKernel) for j in columns}
     return {own[0]: own[0] not in others for _, spec, own in kernels if isinstance(spec, ObjectKernel)}
 
@@ -205,7 +205,7 @@ def _scales(
     table: ColumnTable,
     normalize: str | None,
 ) -> Array:
-    """Return the factors that make traces or mean diagonals one; 0 for a kernel that is zero."""
+    """Return the factors for unit traces or mean diagonals; 0 for a zero kernel."""
     if normalize is None:
         return np.ones(len(specs))
     means, counts = _mean_diagonals(names, specs, positions, table)
@@ -214,12 +214,12 @@ def _scales(
 
 
 def _diagonals(parts: Sequence[tuple[str, KernelSpec, Positions]], table: ColumnTable) -> Array:
-    """Return the sum of the diagonal of every kernel over some rows, and how many of them it knows, (M, 2)."""
+    """Return the diagonal sum of every kernel over some rows, and the number of valid rows, (M, 2)."""
     return np.array([_diagonal_sum(*part, table) for part in parts])
 
 
 def _diagonal_sum(name: str, spec: KernelSpec, columns: Positions, table: ColumnTable) -> tuple[float, int]:
-    """Return the sum of a kernel's diagonal over the rows that it is known on, all looked at, and their number."""
+    """Return the diagonal sum of a kernel over all valid rows, and their number."""
     known = None if spec.family == "missing" else table.present(columns)
     count = table.n_rows if known is None else int(known.sum())
     if spec.unit_diagonal:
@@ -252,12 +252,12 @@ class UnitDiagonal(KernelSpec):
         return np.asarray(left[:, None] * self.base(A, B) * right)
 
     def diag(self, A: Array) -> Array:
-        """Return ones, and zeros where the kernel is zero."""
+        """Return 1, or 0 for a zero kernel."""
         return np.asarray((self.base.diag(A) > 0).astype(np.float64))
 
 
 def refusal_of_bank(bank: object, *, fit_intercept: bool = True) -> str | None:
-    """Return why a bank cannot be held as factors and what to do about it, or None if it can."""
+    """Return the reason why a bank cannot be held as factors with a remedy, or None."""
     if not isinstance(bank, KernelBank):
         return "kernels given as matrices have no columns to make factors of; pass the rows and a KernelBank"
     if bank.center and bank.normalize == "unit_diagonal":
@@ -341,7 +341,7 @@ def _reads_any_unit(bank: KernelBank, rows: Table) -> bool:
 
 
 def held_bytes(bank: KernelBank, rows: Table) -> int:
-    """Return the bytes of the columns of a table that `fit_factors` holds: none of those that it reads in place."""
+    """Return the bytes of the columns of a table held by `fit_factors`, except columns read in place."""
     any_unit, given = _reads_any_unit(bank, rows), isinstance(rows.data, np.ndarray)
     as_it_is = any_unit or (rows.data.dtype == np.float64 and not bank.standardize) if given else False
     if as_it_is and rows.data.flags.f_contiguous:
@@ -371,7 +371,7 @@ def _with_unit_diagonal(spec: KernelSpec) -> KernelSpec:
 def _mean_diagonals(
     names: Sequence[str], specs: Sequence[KernelSpec], places: Sequence[tuple[int, ...]], table: ColumnTable
 ) -> tuple[Array, Array]:
-    """Return the mean of every kernel's diagonal on the rows that it is known on, and their number."""
+    """Return the mean diagonal of every kernel over the valid rows, and their number."""
     means, counts = np.empty(len(specs)), np.empty(len(specs), dtype=np.int64)
     kinds = dict(zip(map(id, specs), specs, strict=True))
     ones, cells = np.zeros(len(specs), dtype=bool), np.zeros(len(specs), dtype=bool)

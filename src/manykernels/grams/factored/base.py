@@ -1,4 +1,4 @@
-"""What a factored stack offers beyond a Gram stack: factors, features of new rows, residuals and error bounds."""
+"""The additional interface of factored stacks: factors, features of new rows, residuals and error bounds."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class FactoredStack(GramStack):
         return self.features(kernel, self.table, tol)
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
-        """Return the rows of ``Z_m`` that new samples would have, (n, rank)."""
+        """Return the rows of ``Z_m`` for new samples, (n, rank)."""
         return np.asarray(self.templates([kernel], tol)[0].over(X).rows(slice(None)))
 
     @property
@@ -81,7 +81,7 @@ class FactoredStack(GramStack):
         return ROUNDING * self.largest
 
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
-        """Return ``z_m(x)' v`` as a function of standardized columns that needs neither the stack nor the rows."""
+        """Return ``z_m(x)' v`` as a function of standardized columns, independent of stack and rows."""
         spec, columns, root = self.spec_of(kernel), self.columns_of(kernel), float(np.sqrt(self.scales[kernel]))
         operator = self.templates([kernel], tol)[0]
         if isinstance(operator._map, NystroemFeatures):
@@ -105,7 +105,7 @@ class FactoredStack(GramStack):
         return self._quad(r)  # type: ignore[arg-type]  # sums over rows take either
 
     def _quad_each(self, columns: Array) -> Array:
-        """Return ``r' K_m r`` of every column up to the errors of a pass, which reads the rows once for all."""
+        """Return ``r' K_m r`` of every column up to the errors of a pass, in a single read of the rows."""
         bounds = self.quad_bounds_each([np.ascontiguousarray(column) for column in columns.T])
         return np.stack([low for low, _ in bounds], axis=1)
 
@@ -121,7 +121,7 @@ class FactoredStack(GramStack):
         return low, errors
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return `quad_bounds` of every one of the vectors; a stack that can reads the rows once for all."""
+        """Return `quad_bounds` of every vector, if possible in a single read of the rows."""
         return [self.quad_bounds(rho) for rho in rhos]
 
     def rounded_quads(self, columns: Array) -> Array | None:
@@ -138,14 +138,14 @@ class FactoredStack(GramStack):
         return self.quad_bounds(R) if R.ndim == 1 else self.quads_each([R])[0]
 
     def quads_each(self, Rs: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return `quads` of every one of these; a stack that can reads the rows once for all."""
+        """Return `quads` of every vector, if possible in a single read of the rows."""
         columns = [columns_of(R) for R in Rs]
         bounds = iter(self.quad_bounds_each([column for own in columns for column in own]))
         parts = [[next(bounds) for _ in own] for own in columns]
         return [own[0] if len(own) == 1 else tuple(np.sum(own, axis=0)) for own in parts]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
-        """Return the factors of the kernels as operators; by default one a kernel, stored."""
+        """Return the factors of the kernels as operators; by default a stored operator per kernel."""
         if self.table.chunked:
             return self.table.operators(self.templates(kernels, tol))
         made: list[FactorOperator] = []
@@ -165,29 +165,29 @@ class FactoredStack(GramStack):
 
     @abstractmethod
     def templates(self, kernels: Sequence[int], tol: float) -> list[Any]:
-        """Return operators without rows, which ``over(table)`` gives them: what goes to chunks."""
+        """Return operators without rows, bound to a chunk by ``over(table)``."""
 
     def let_go(self) -> None:
-        """Let go of what operators share with those of later models, which then compute it anew."""
+        """Release the shared parts of operators, recomputed by later models."""
 
     def left_over(self, kernel: int, tol: float) -> float:
-        """Return what a factor leaves of the trace because the rank may not grow, 0 if it is as fine as ``tol``."""
+        """Return the trace left by a factor of limited rank, 0 if accurate to ``tol``."""
         return 0.0
 
     def constraints_of(self, kernel: int) -> Array | None:
-        """Return the inequalities ``G v >= 0`` of the coefficients of a kernel, None if it has none."""
+        """Return the inequalities ``G v >= 0`` of the coefficients of a kernel, None if unconstrained."""
         return None
 
     def many_directions(self, kernel: int) -> bool:
-        """Whether a factor of few columns leaves much of a kernel, so that among few rows the matrix is less work."""
+        """Return whether a factor of few columns leaves much of a kernel, so the matrix of few rows is cheaper."""
         return False
 
     def for_products(self, kernel: int) -> bool:
-        """Whether a factor has so many columns that solvers ask for products with it only."""
+        """Return whether a factor is too wide for anything but products."""
         return False
 
     def columns_of(self, kernel: int) -> tuple[int, ...]:
-        """Return the columns that a kernel acts on."""
+        """Return the columns of a kernel."""
         return self.positions[kernel]
 
     def spec_of(self, kernel: int) -> KernelSpec:
@@ -205,7 +205,7 @@ class FactoredStack(GramStack):
 
     @cached_property
     def largest(self) -> Array:
-        """Return the largest diagonal entry of every kernel, (M,): one reading at most."""
+        """Return the largest diagonal entry of every kernel, (M,), in at most a single read."""
         kernels = [m for m in range(self.n_kernels) if not self.spec_of(m).unit_diagonal]
         out = self.scales.copy()
         if kernels:
@@ -228,7 +228,7 @@ class FactoredStack(GramStack):
         return self.scales[kernel] * self.table.diagonal(self.spec_of(kernel), self.columns_of(kernel))
 
     def add_largest(self, kernels: Array, sizes: Array, out: Array) -> None:
-        """Add ``sum_m sizes_m sqrt(k_m(x_i, x_i))`` to ``out`` (N,), what functions of norms (g,) can be at most."""
+        """Add ``sum_m sizes_m sqrt(k_m(x_i, x_i))`` to ``out`` (N,), the bound on functions of norms (g,)."""
         for kernel, size in zip(kernels.tolist(), sizes.tolist(), strict=True):
             if size > 0.0:
                 out += size * np.sqrt(self._kernel_diag(kernel)[: len(out)])
@@ -247,11 +247,11 @@ class FactoredStack(GramStack):
 
     @cached_property
     def neighbors(self) -> Array:
-        """Return for every kernel those that are next to it in width and otherwise equal, (M, 2); -1 for none."""
+        """Return the kernels of adjacent width and otherwise equal, (M, 2); -1 for none."""
         return np.full((self.n_kernels, 2), -1)
 
     def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
-        """Return ``rho' K_m rho`` of a single kernel as well as it can be had, and a bound on the error."""
+        """Return ``rho' K_m rho`` of a single kernel as accurately as possible, and an error bound."""
         if self.exact_passes:
             one = self._take(np.array([kernel]))
             return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
@@ -268,12 +268,12 @@ class FactoredStack(GramStack):
 
     @property
     def exact_cost(self) -> float:
-        """Kernel values that one exact quadratic form computes, or rows that it reads."""
+        """Kernel values per exact quadratic form, or rows read."""
         return float(self.n_samples) if self.exact_passes else 0.5 * float(self.n_samples) ** 2
 
     @property
     def quad_cost(self) -> float:
-        """Multiplications of one quadratic form of every kernel, about: a few dozen features a row."""
+        """Approximate multiplications of a quadratic form of every kernel: a few dozen features per row."""
         return USUAL_RANK * self.n_kernels * float(self.n_samples)
 
     def diag(self) -> Array:
@@ -281,15 +281,15 @@ class FactoredStack(GramStack):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns, which the stack reads in place."""
+        """Bytes of the columns, read in place."""
         return self.table.nbytes
 
     def taken(self, kernels: Array, rows: Array) -> FactoredStack:
-        """Return some kernels on a copy of some rows, with factors that are good for these."""
+        """Return some kernels on a copy of some rows, with accurate factors."""
         return self._over(self.table.taken(self.columns_used(kernels), rows), kernels)
 
     def columns_used(self, kernels: Array) -> list[int]:
-        """Return the columns that some of the kernels read, increasing."""
+        """Return the columns read by some of the kernels, increasing."""
         return sorted({j for m in kernels.tolist() for j in self.columns_of(m)})
 
     def _take(self, kernels: Array) -> FactoredStack:
@@ -303,7 +303,7 @@ class FactoredStack(GramStack):
         return type(self)(table, places, specs, self.scales[kernels], names=names, **rest)
 
     def _of_kernels(self, kernels: Array) -> dict[str, Any]:
-        """Return what the constructor takes besides, for some of the kernels."""
+        """Return the further constructor arguments for some of the kernels."""
         return {}
 
 

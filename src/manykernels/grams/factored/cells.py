@@ -1,4 +1,4 @@
-"""Cells of a few columns: what products of kernels on bins and categories see of rows, and factors on them."""
+"""Cells of a few columns: the view of rows by products of kernels on bins and categories, and factors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FOLDING = (
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """One column as a part of a kernel reads it: a bin or a category, a number from 0 on; -1 is neither."""
+    """A column as a part of a kernel: bins or categories numbered from 0; -1 for neither."""
 
     column: int
     spec: Binned | Overlap
@@ -44,7 +44,7 @@ class Axis:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What two axes with the same codes have in common."""
+        """The key of axes with the same codes."""
         return self.column, self.spec.edges if isinstance(self.spec, Binned) else None
 
     def codes(self, values: Array) -> Array:
@@ -80,7 +80,7 @@ def grid_parts(spec: KernelSpec) -> list[tuple[Binned | Overlap, int]] | None:
 
 
 def on_grid(spec: KernelSpec, levels: Sequence[Array] | None) -> bool:
-    """Return whether a kernel sees cells only, and few of them; categories count once their levels are known."""
+    """Return whether a kernel depends on few cells only; categories count once the levels are known."""
     parts = grid_parts(spec)
     if parts is None:
         return False
@@ -248,7 +248,7 @@ def cell_forms(
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Sets of columns whose cells hold sums over rows."""
+    """Sets of columns with sums over rows in cells."""
 
     axes: tuple[Axis, ...]  # with different codes
     members: Array  # (G, d) int64: axes of every group, -1 beyond its own, and their numbers of codes
@@ -291,7 +291,7 @@ class Groups:
 
     @cached_property
     def _blocks(self) -> _Blocks:
-        """Blocks of three times two axes that hold triples of columns."""
+        """Blocks of three times two axes that cover triples of columns."""
         deep = np.flatnonzero((self.members >= 0).sum(axis=1) == 3)
         triples = self.members[deep][:, :3]
         used = np.unique(triples)
@@ -312,7 +312,7 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """Blocks of three times two axes, and the groups of three axes, one of every two, that they serve."""
+    """Blocks of three times two axes, with the served groups of three axes."""
 
     twins: Array  # (S, 2) axes, the second -1 for none
     lengths: Array  # (S, 2) their numbers of codes

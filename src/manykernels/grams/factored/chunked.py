@@ -1,4 +1,4 @@
-"""A table whose rows are read in chunks, for every sum over them: it never holds more than a few of the columns."""
+"""A table with rows read in chunks, for sums over rows with bounded memory."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class ChunkedTable(ColumnTable):
         *vectors: Array,
         combine: Callable[[Any, Any], Any] | None = None,
     ) -> Any:
-        """Return the sum, or what ``combine`` says, of ``function(table, *vectors)`` over chunks."""
+        """Return the sum, or the combination by ``combine``, of ``function(table, *vectors)`` over chunks."""
         work = partial(_on_part, self.header(), tuple(positions), function)
         return self.source.reduce(work, self._at(positions), vectors, combine)
 
@@ -130,7 +130,7 @@ class ChunkedTable(ColumnTable):
         out += added if isinstance(out, RowVector) else added.here()
 
     def operators(self, templates: Sequence[Any]) -> list[Any]:
-        """Return one operator of all templates that have Hessians, or where ranks are large one of every."""
+        """Return an operator for all templates with Hessians, or separate operators for large ranks."""
         fused = [template for template in templates if not getattr(template, "matrix_free", False)]
         if not fused or sum(int(template.starts[-1]) for template in fused) > FUSED_RANK:
             return [ChunkedOperator(self, [template]) for template in templates]
@@ -170,14 +170,14 @@ class ChunkedTable(ColumnTable):
         return self.gather(positions, rows).points(positions)
 
     def known(self, column: int, rows: RowIndex = slice(None)) -> Array | None:
-        """Return which rows have a value in a single column, (n,) bool; None if all do."""
+        """Return the rows with a value in a single column, (n,) bool; None if all."""
         return self.gather([column], rows).known(column) if self.gaps[column] else None
 
     def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Reading:
         return self.gather(positions, rows).reading(spec, positions)
 
     def features_of(self, spec: ObjectKernel, column: int) -> FeatureRows:
-        """Return a column of objects, read whole, as a kernel works with them."""
+        """Return a column of objects, read whole, prepared for a kernel."""
         return self.gather([column], slice(None)).features_of(spec, column)
 
     @cached_property
@@ -187,7 +187,7 @@ class ChunkedTable(ColumnTable):
         return self.gather(self.used or (), np.sort(rows))
 
     def sample(self) -> ColumnTable:
-        """Return the rows that landmarks are drawn from: some, for all columns in one reading."""
+        """Return the sampled rows for landmarks of all columns, in a single read."""
         return self._sample
 
     def drawn(self, positions: tuple[int, ...], size: int) -> Array:
@@ -224,7 +224,7 @@ def read_table(X: TableLike, *, standardize: bool) -> ColumnTable:
 
 
 def header_of(source: RowSource) -> Table:
-    """Return a sample of rows under the column types of all rows; columns whose values tell the type are read whole."""
+    """Return a sample of rows with the dtypes of all rows; columns of value-dependent type are read whole."""
     rows: Any = source.sample()
     if source.columns is not None and isinstance(rows, np.ndarray):
         rows = pd.DataFrame(rows, columns=list(source.columns))
@@ -237,7 +237,7 @@ def header_of(source: RowSource) -> Table:
 
 
 def open_table(X: TableLike, model: ColumnTable) -> ColumnTable:
-    """Return new rows in the units of a model's table, in chunks where they are given so."""
+    """Return new rows in the units of a model's table, in chunks if given in chunks."""
     if not is_chunked(X):
         return model.like(X)
     return ChunkedTable.of_model(model, open_rows(X))
@@ -266,7 +266,7 @@ def _added(
     data: Array | pd.DataFrame,
     *shared: object,
 ) -> Array:
-    """Return what a function adds to zeros."""
+    """Return the result of a function that adds to zeros."""
     out = np.zeros(len(data))
     function(header.part(data, positions), *shared, out)
     return out
@@ -282,7 +282,7 @@ def _chosen(positions: tuple[int, ...], table: ColumnTable, wanted: Array) -> li
 
 
 def _levels(column: int, most: int, table: ColumnTable) -> Array:
-    """Return the different values of a chunk, one more than ``most`` of them at most."""
+    """Return the distinct values of a chunk, at most one more than ``most``."""
     known = table.known(column)
     values = table.values(column)
     return np.unique(values if known is None else values[known])[: most + 1]
@@ -297,7 +297,7 @@ def _united(most: int, first: Array, second: Array) -> Array:
 
 @dataclass
 class _Summary:
-    """What is learned of a single column of some rows: count, range, mean, squares about it, gaps, levels."""
+    """Summary of a single column of some rows: count, range, mean, squared deviations, gaps, levels."""
 
     count: int
     low: float

@@ -1,4 +1,4 @@
-"""Factored stacks side by side, under one numbering."""
+"""Factored stacks side by side, with common numbering."""
 
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -58,7 +58,7 @@ class CompositeStack(FactoredStack):
         return self._gather([part._quad(r) for part in self.parts])
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return bounds of every one of the vectors, from every part."""
+        """Return bounds of every vector, from all parts."""
         self._count(self.n_kernels)
         parts = [part.quad_bounds_each(rhos) for part in self.parts]
         if self._as_numbered:
@@ -76,7 +76,7 @@ class CompositeStack(FactoredStack):
         return self._gather([low for low, _ in bounds]), self._gather([high for _, high in bounds])
 
     def rounded_quads(self, columns: Array) -> Array | None:
-        """Return ``r' K_m r`` of every column (M, k), among rounded rows where parts have such; None if none has."""
+        """Return ``r' K_m r`` of every column (M, k), among rounded rows if available; None if not."""
         parts = [part.rounded_quads(columns) for part in self.parts]
         if all(part is None for part in parts):
             return None
@@ -85,7 +85,7 @@ class CompositeStack(FactoredStack):
 
     @property
     def in_place(self) -> Any:
-        """The factors of all kernels together, where one part holds them as columns in place."""
+        """The factors of all kernels together, if a single part holds all in place."""
         return self.parts[0].in_place if len(self.parts) == 1 else None
 
     @property
@@ -137,12 +137,12 @@ class CompositeStack(FactoredStack):
         return part.factor(place, tol)
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
-        """Return the rows of ``Z_m`` that new samples would have."""
+        """Return the rows of ``Z_m`` for new samples."""
         part, place = self._at(kernel)
         return part.features(place, X, tol)
 
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
-        """Return ``z_m(x)' v`` as a function that needs neither the stack nor the rows."""
+        """Return ``z_m(x)' v`` as a function independent of stack and rows."""
         part, place = self._at(kernel)
         return part.function(place, v, tol)
 
@@ -179,7 +179,7 @@ class CompositeStack(FactoredStack):
         return joined(self._of_parts(kernels, lambda part, own: part.operators(own, tol)))
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[Any]:
-        """Return operators without rows, which ``over(table)`` gives them."""
+        """Return operators without rows, bound by ``over(table)``."""
         return self._of_parts(kernels, lambda part, own: part.templates(own, tol))
 
     def let_go(self) -> None:
@@ -206,7 +206,7 @@ class CompositeStack(FactoredStack):
         return self._gather([part.diag_sums(weight) for part in self.parts])
 
     def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
-        """Return ``rho' K_m rho`` of a single kernel as well as it can be had, and a bound on the error."""
+        """Return ``rho' K_m rho`` of a single kernel as accurately as possible, and an error bound."""
         part, place = self._at(kernel)
         return part.exact_quad(place, rho)
 

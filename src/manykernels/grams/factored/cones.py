@@ -62,7 +62,7 @@ def clear(mu: Array) -> None:
 
 @compiled()
 def set_rest(Q: Array, count: int, b: Array, rest: Array) -> None:
-    """Set ``rest`` to ``b`` less the projection on the first rows of ``Q``, twice, so it is orthogonal to them."""
+    """Set ``rest`` to ``b`` less the projection on the first rows of ``Q``, twice, for orthogonality."""
     for j in range(rest.size):
         rest[j] = b[j]
     for _ in range(2):
@@ -161,7 +161,7 @@ def project(G: Array, g: Array, mu: Array, out: Array) -> float:
 
 
 def polar_norm(G: Array | None, g: Array) -> float:
-    """Return the largest product of ``g`` with a vector of length one in the cone; the length of ``g`` without one."""
+    """Return the largest product of ``g`` with a unit vector in the cone; without a cone the length of ``g``."""
     if G is None or not len(G):
         return float(np.linalg.norm(g))
     g, mu = np.ascontiguousarray(g, dtype=np.float64), np.zeros(len(G))
@@ -170,11 +170,11 @@ def polar_norm(G: Array | None, g: Array) -> float:
 
 
 def held(G: Array, v: Array) -> Array:
-    """Return the inequalities that hold ``v`` back: those at their ends, up to rounding."""
+    """Return the active inequalities of ``v``, up to rounding."""
     return G[G @ v <= ON_FACE * float(np.linalg.norm(v))]
 
 
 def face(G: Array, v: Array) -> Array:
-    """Return an orthonormal basis (r, f) of the moves of ``v`` that keep the inequalities at their ends that are."""
+    """Return an orthonormal basis (r, f) of the moves of ``v`` within the active inequalities."""
     rows = held(G, v)
     return np.asarray(null_space(rows)) if len(rows) else np.eye(len(v))

@@ -37,7 +37,7 @@ from manykernels.validation.arrays import Array
 
 
 def levels_of(spec: KernelSpec, positions: tuple[int, ...], table: ColumnTable) -> list[Array] | None:
-    """Return the different values of the columns of a kernel on levels, or None where they are too many."""
+    """Return the distinct values of the columns of a kernel on levels, or None beyond the limit."""
     if grid_parts(spec) is not None:
         return grid_levels(spec, positions, table)
     if not by_levels(spec):
@@ -52,7 +52,7 @@ def levels_of(spec: KernelSpec, positions: tuple[int, ...], table: ColumnTable) 
 
 
 class ExplicitStack(FactoredStack):
-    """Kernels that `feature_map` knows: linear, one-column polynomial and periodic, overlap, ordinal, missingness."""
+    """Kernels with a `feature_map`: linear, polynomial and periodic columns, overlap, ordinal, missingness."""
 
     exact_passes = few_columns = True
 
@@ -72,7 +72,7 @@ class ExplicitStack(FactoredStack):
         self._maps = tuple(maps) if maps is not None else self._learned()
 
     def _learned(self) -> tuple[FeatureMap, ...]:
-        """Return the features of all kernels; one spec on so many columns has the same, unless levels play a part."""
+        """Return the features of all kernels, shared by kernels of equal spec, except levels."""
         keys = list(zip(map(id, self.specs), map(len, self.positions), strict=True))
         kinds = dict(zip(keys, self.specs, strict=True))
         alike = {key: spec for key, spec in kinds.items() if not by_levels(spec) and grid_parts(spec) is None}
@@ -85,11 +85,11 @@ class ExplicitStack(FactoredStack):
         return cast("tuple[FeatureMap, ...]", tuple(made))
 
     def templates(self, kernels: Sequence[int], tol: float = 0.0) -> list[FeatureOperator]:
-        """Return operators without rows, which ``over(table)`` gives them."""
+        """Return operators without rows, bound by ``over(table)``."""
         return [self._levels.get(m) or self._template(m) for m in map(int, kernels)]
 
     def _template(self, kernel: int) -> FeatureOperator:
-        """Return the operator of a single kernel; one of levels keeps those of rows in memory."""
+        """Return the operator of a single kernel; an operator of levels keeps the codes of rows."""
         place = kernel, self.positions[kernel], self.specs[kernel], self._maps[kernel], float(self.scales[kernel])
         if not isinstance(self.specs[kernel], Overlap):
             return FeatureOperator(*place)
@@ -124,7 +124,7 @@ class ExplicitStack(FactoredStack):
         return np.array([self._dual_squares(m, part[:, None])[0] for m, part in enumerate(self._adjoints(r))])
 
     def _dual_squares(self, kernel: int, adjoints: Array) -> Array:
-        """Return the squared dual norms (k,) that features' products (rank, k) with vectors give a single kernel."""
+        """Return the squared dual norms (k,) of a single kernel from products (rank, k) of features and vectors."""
         constraints = self._maps[kernel].constraints
         if constraints is None:
             return np.asarray(np.einsum("rk,rk->k", adjoints, adjoints))
@@ -141,7 +141,7 @@ class ExplicitStack(FactoredStack):
         return LineFunction.of(spec, np.sqrt(self.scales[kernel]) * spec.at_knots(v))
 
     def constraints_of(self, kernel: int) -> Array | None:
-        """Return the inequalities ``G v >= 0`` of the coefficients of a kernel, None if it has none."""
+        """Return the inequalities ``G v >= 0`` of the coefficients of a kernel, None if unconstrained."""
         return self._maps[kernel].constraints
 
     @cached_property
@@ -157,7 +157,7 @@ class ExplicitStack(FactoredStack):
         return found
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return bounds of every one of the vectors: features computed are computed once for all."""
+        """Return bounds of every vector, with features computed once."""
         if self._whole is not None or len(rhos) == 1 or not all(isinstance(rho, np.ndarray) for rho in rhos):
             return super().quad_bounds_each(rhos)
         self._count(self.n_kernels)
@@ -168,7 +168,7 @@ class ExplicitStack(FactoredStack):
 
     @cached_property
     def in_place(self) -> ColumnFactors | None:
-        """The factors of all kernels together, where these are neighboring columns in place."""
+        """The factors of all kernels together, for neighboring columns in place."""
         if self._whole is None:
             return None
         chosen, starts = self._whole
@@ -177,7 +177,7 @@ class ExplicitStack(FactoredStack):
 
     @cached_property
     def _whole(self) -> tuple[range, Array] | None:
-        """The neighboring columns of a table that are the features of all kernels, and where every kernel's begin."""
+        """The neighboring columns of a table that are the features of all kernels, with offsets."""
         columns = list(chain.from_iterable(self.positions))
         table, chosen = self.table, range(columns[0], columns[0] + len(columns))
         if table.chunked or columns != list(chosen) or not all(map(len, self.positions)):
@@ -194,7 +194,7 @@ class ExplicitStack(FactoredStack):
 
     @cached_property
     def largest(self) -> Array:
-        """Return the largest diagonal entry of every kernel, (M,); of columns in place by one loop."""
+        """Return the largest diagonal entry of every kernel, (M,); by a single loop for columns in place."""
         if self._whole is None:
             return super().largest
         columns, starts = self._whole
@@ -203,7 +203,7 @@ class ExplicitStack(FactoredStack):
         return out * self.scales
 
     def add_largest(self, kernels: Array, sizes: Array, out: Array) -> None:
-        """Add ``sum_m sizes_m sqrt(k_m(x_i, x_i))`` to ``out`` (N,); of columns in place by one loop."""
+        """Add ``sum_m sizes_m sqrt(k_m(x_i, x_i))`` to ``out`` (N,); by a single loop for columns in place."""
         if self._whole is None:
             super().add_largest(kernels, sizes, out)
             return

@@ -1,4 +1,4 @@
-"""Maps from rows to features whose inner products are a kernel: exactly, or up to a bounded share of the diagonal."""
+"""Maps from rows to features with kernels as inner products: exact, or up to a bounded share of the diagonal."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PolynomialFeatures(FeatureMap):
 
     @property
     def rank(self) -> int:  # type: ignore[override]  # a field of others
-        """One feature a power."""
+        """A feature per power."""
         return self.spec.degree + 1
 
     def __call__(self, points: Array) -> Array:
@@ -83,7 +83,7 @@ class PeriodicFeatures(FeatureMap):
 
     @classmethod
     def of(cls, spec: Periodic) -> PeriodicFeatures | None:
-        """Return the series with a tail below rounding, None if it is too long."""
+        """Return the series with a tail below rounding, None if too long."""
         most = MAX_FEATURES // 2
         coefficients = _series(spec, 2 * most)
         left = coefficients[::-1].cumsum()[::-1]
@@ -116,7 +116,7 @@ def _series(spec: Periodic, n: int) -> Array:
 
 @dataclass(frozen=True)
 class MissingFeatures(FeatureMap):
-    """Which columns are missing."""
+    """Indicators of missing columns."""
 
     rank: int
 
@@ -127,22 +127,22 @@ class MissingFeatures(FeatureMap):
 
 @dataclass(frozen=True)
 class OwnFeatures(FeatureMap):
-    """Those that a kernel is made of: of landmarks, or of lines between knots."""
+    """Features of the kernel itself: of landmarks, or of lines between knots."""
 
     spec: KernelOfFeatures
 
     @property
     def rank(self) -> int:  # type: ignore[override]  # a field of others
-        """At most one a landmark or a knot."""
+        """At most a feature per landmark or knot."""
         return self.spec.rank
 
     @property
     def constraints(self) -> Array | None:  # type: ignore[override]  # a field of others
-        """Those of the shape, if the kernel has one."""
+        """The constraints of the shape, if any."""
         return self.spec.constraints
 
     def __call__(self, points: Array) -> Array:
-        """Return the features that the kernel has."""
+        """Return the features of the kernel."""
         return self.spec.features(points)
 
 
@@ -156,13 +156,13 @@ class LevelFeatures(FeatureMap):
 
     @classmethod
     def of(cls, spec: KernelSpec, levels: Sequence[Array]) -> LevelFeatures:
-        """Decompose the kernel on the levels of every column; that of `Overlap` is the identity."""
+        """Decompose the kernel on the levels of every column; the identity for `Overlap`."""
         bases = [None if isinstance(spec, Overlap) else _inverse_root(spec(own[:, None])) for own in levels]
         return cls(spec, tuple(levels), tuple(bases))
 
     @property
     def rank(self) -> int:  # type: ignore[override]  # a field of others
-        """The sum over columns of how many levels, or directions, they have."""
+        """The sum over columns of the number of levels, or directions."""
         pairs = zip(self.levels, self.bases, strict=True)
         return sum(len(own) if basis is None else basis.shape[1] for own, basis in pairs)
 
@@ -177,7 +177,7 @@ class LevelFeatures(FeatureMap):
 
     @property
     def landmarks(self) -> Array:
-        """Points (rank, d) of which each has a single level, and equals nothing in the other columns."""
+        """Points (rank, d) with a single level each, unequal to anything in the other columns."""
         starts = np.cumsum([0, *map(len, self.levels)])
         out = np.full((starts[-1], len(self.levels)), UNSEEN)
         for j, (own, start) in enumerate(zip(self.levels, starts[:-1], strict=True)):
@@ -202,7 +202,7 @@ def _inverse_root(gram: Array) -> Array:
 
 
 def feature_map(spec: KernelSpec, n_columns: int, levels: Sequence[Array] | None = None) -> FeatureMap | None:
-    """Return the features of a kernel, or None where there is no short list of them."""
+    """Return the features of a kernel, or None without a short list."""
     if isinstance(spec, Linear):
         return LinearFeatures(n_columns) if n_columns <= MAX_FEATURES else None
     if isinstance(spec, KernelOfFeatures):

@@ -1,4 +1,4 @@
-"""Gaussian kernels of single columns: every width of a column from one transform of binned moments."""
+"""Gaussian kernels of single columns: all widths of a column from a transform of binned moments."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class LeadingDirections:
         max_rank: int,
         coarser: LeadingDirections | None = None,
     ) -> LeadingDirections:
-        """Find directions that leave at most ``tol`` of the trace, if no more than ``max_rank`` landmarks do."""
+        """Find directions that leave at most ``tol`` of the trace, with at most ``max_rank`` landmarks."""
         rows, counts = distinct(spec, column, table)
         landmarks = pivoted_cholesky(spec, rows, LANDMARK_SHARE * tol, max_rank, counts)[1]
         base = NystroemFeatures.of(spec, rows.points[landmarks])
@@ -85,11 +85,11 @@ class LeadingDirections:
 
     @property
     def left_over(self) -> float:
-        """Share of the trace that all directions leave."""
+        """Share of the trace left by all directions."""
         return max(1.0 - float(self.sizes.sum()) / max(self.trace, 1e-300), 0.0)
 
     def at(self, tol: float) -> NystroemFeatures:
-        """Return the features that leave at most ``tol`` of the trace, or all that there are."""
+        """Return the features that leave at most ``tol`` of the trace, or all available."""
         left = self.trace - np.cumsum(self.sizes)
         enough = np.flatnonzero(left <= tol * self.trace)
         rank = int(enough[0]) + 1 if len(enough) else len(self.sizes)
@@ -99,7 +99,7 @@ class LeadingDirections:
 
 
 def distinct(spec: KernelSpec, column: int, table: ColumnTable) -> tuple[Reading, Array]:
-    """Return the different values of a column as a kernel reads them, and how many rows have each."""
+    """Return the distinct values of a column in the form of a kernel, with counts."""
     present = table.present((column,))
     rows = np.arange(table.n_rows) if present is None else np.flatnonzero(present)
     _, first, counts = np.unique(table.column(column)[rows], return_index=True, return_counts=True)
@@ -107,7 +107,7 @@ def distinct(spec: KernelSpec, column: int, table: ColumnTable) -> tuple[Reading
 
 
 def _directions(gram: Array, known: Array | None) -> Array:
-    """Return orthonormal directions, the largest first; after the known ones, which are of the first coordinates."""
+    """Return orthonormal directions, the largest first, after the known directions of the first coordinates."""
     if known is None:
         return np.ascontiguousarray(eigh(gram)[1][:, ::-1])
     kept = np.zeros((len(gram), known.shape[1]))
@@ -200,7 +200,7 @@ class FourierStack(FactoredStack):
         return fourier_plan(spacing, period_bins, widths, self.tol)
 
     def _geometry(self, column: int, spacing: float) -> tuple[float, float, int]:
-        """Return origin and inverse bin width in the column's own unit, and the number of bins that hold data."""
+        """Return origin and inverse bin width in the unit of the column, and the number of occupied bins."""
         table = self.table
         origin = table.low[column] * table.unit[column] + table.center[column]
         bins = int(np.floor(self._extent(column) / spacing + 0.5)) + 1
@@ -244,7 +244,7 @@ class FourierStack(FactoredStack):
 
     @cached_property
     def _by_values(self) -> Array:
-        """Which kernels have fewer values among the rows than bins: few rows, one of them far away, (M,) bool."""
+        """Kernels with fewer distinct values than bins: few rows, or a distant outlier, (M,) bool."""
         if self.table.chunked:
             return np.zeros(self.n_kernels, dtype=bool)
         extents = (self.table.high - self.table.low)[self.columns]
@@ -261,7 +261,7 @@ class FourierStack(FactoredStack):
 
     @cached_property
     def _layout(self) -> list[PlannedColumns]:
-        """Return columns that share an expansion together."""
+        """Return columns of a common expansion together."""
         extents, own = self.table.high - self.table.low, np.flatnonzero(~self._by_values)
         found = laid_out(self.columns[own], self.widths[own], extents, self.tol) if len(own) else ()
         return [together.of(own) for together in found]
@@ -291,7 +291,7 @@ class FourierStack(FactoredStack):
         return out
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return bounds of every one of the vectors: rows are read once."""
+        """Return bounds of every vector in a single read of the rows."""
         self._count(self.n_kernels)
         sums = [float(np.abs(rho).sum()) ** 2 for rho in rhos]
         errors, bounds = self.error_constants, []
@@ -428,7 +428,7 @@ class FourierStack(FactoredStack):
     # --- factors ----------------------------------------------------------------------------------------------------
 
     def _factors_of(self, kernels: Sequence[int]) -> list[FourierFactor]:
-        """Return the spectra of kernels, computed once, all new ones from one reading."""
+        """Return the cached spectra of kernels, all new spectra in a single read."""
         new = [m for m in kernels if m not in self._factors]
         if new:
             plans = [FourierFactor.plan(self._extent(int(self.columns[m])), float(self.widths[m])) for m in new]
@@ -438,12 +438,12 @@ class FourierStack(FactoredStack):
         return [self._factors[m] for m in kernels]
 
     def _is_narrow(self, kernel: int) -> bool:
-        """Return whether a kernel needs more frequencies than are decomposed, on a column of far outliers for one."""
+        """Return whether a kernel needs too many frequencies, for example on a column with far outliers."""
         wanted = frequencies(self._extent(int(self.columns[kernel])), float(self.widths[kernel]))
         return wanted > most_frequencies(self.n_samples)
 
     def _landmarks(self, kernel: int, tol: float) -> FeatureOperator:
-        """Return the features of a narrow kernel, found once for each ``tol``."""
+        """Return the features of a narrow kernel, cached per ``tol``."""
         spec, columns, scale = self.spec_of(kernel), self.columns_of(kernel), float(self.scales[kernel])
         found = self._leading.setdefault(kernel, {})
         if tol not in found:
@@ -453,7 +453,7 @@ class FourierStack(FactoredStack):
         return FeatureOperator(kernel, columns, spec, found[tol].at(tol), scale)
 
     def left_over(self, kernel: int, tol: float) -> float:
-        """Return what landmarks of a narrow kernel leave of the trace where there are no more of them to be had."""
+        """Return the trace left by the landmarks of a narrow kernel at the maximal number."""
         if not self._is_narrow(kernel):
             return 0.0
         self._landmarks(kernel, tol)
@@ -461,7 +461,7 @@ class FourierStack(FactoredStack):
         return share if share > tol else 0.0
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[FeatureOperator | ColumnOperator]:
-        """Return an operator per column, in which the factors of the kernels share one reading of the column."""
+        """Return an operator per column, with a single read of the column for all kernels."""
         chosen = np.asarray(kernels, dtype=np.int64)
         made: list[FeatureOperator | ColumnOperator] = []
         narrow = np.array([self._is_narrow(int(m)) for m in chosen], dtype=bool)
@@ -496,7 +496,7 @@ class FourierStack(FactoredStack):
         return ColumnOperator(column, geometry, spacing, own, factors, parts, self.n_samples)
 
     def _pieces_of(self, kernel: int, factor: FourierFactor, spacing: float, size: tuple[int, int]) -> Array:
-        """Return the pieces of a factor on so many bins, of so many directions; small ones are computed once."""
+        """Return the pieces of a factor on a number of bins and directions, cached if small."""
         bins, rank = size
         found = self._pieces.get((kernel, spacing, rank))
         if found is None:
@@ -521,7 +521,7 @@ class FourierStack(FactoredStack):
         return np.asarray(self.table.operators([exact])[0].rows(rows))
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
-        """Return the rows of ``Z_m`` that new samples would have; zero where every kernel value is below 1e-15."""
+        """Return the rows of ``Z_m`` for new samples; zero for kernel values below 1e-15."""
         if self._is_narrow(kernel):
             return self._landmarks(kernel, tol).over(X).rows(slice(None))
         column = int(self.columns[kernel])
@@ -551,12 +551,12 @@ def _moments(geometries: Sequence[Geometry], table: ColumnTable, *rhos: Array) -
 
 
 def _padded(moments: Array, bins: int) -> Array:
-    """Return moments (T, bins, 8) with as many empty bins behind them as the longest column of a batch has."""
+    """Return moments (T, bins, 8) padded with empty bins to the longest column of a batch."""
     return np.pad(moments, ((0, 0), (0, bins - moments.shape[1]), (0, 0)))
 
 
 def _batches(geometries: Iterable[Geometry], most: int) -> Iterator[list[Geometry]]:
-    """Yield geometries with at most so many bins together, one at least."""
+    """Yield geometries with a limited total number of bins, at least one geometry."""
     batch: list[Geometry] = []
     for geometry in geometries:
         if batch and sum(bins for *_, bins in batch) + geometry[3] > most:

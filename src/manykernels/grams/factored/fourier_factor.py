@@ -35,7 +35,7 @@ BIN_STEPS = 32  # periods are rounded up by at most 1/32, so that columns of nea
 
 @dataclass(frozen=True, eq=False)
 class FourierPlan:
-    """Frequencies and coefficients of some Gaussian widths on one period, with error constants."""
+    """Frequencies and coefficients of some Gaussian widths on a period, with error constants."""
 
     spacing: float  # width h of a bin
     period_bins: int  # bins of the period T
@@ -81,7 +81,7 @@ def reach(tol: float) -> float:
 
 
 def bin_ratio(tol: float) -> float:
-    """Return the bin width, in kernel widths, at which moments of order 8 leave an error of at most ``tol``."""
+    """Return the bin width, in kernel widths, for an error of at most ``tol`` with moments of order 8."""
     double_factorial = 384.0  # 8!!: E (omega h / 2)^8 / 8! = (h / 2)^8 / 8!! for a standard normal frequency
     moments = 2.0 * float((tol * double_factorial / 2.0) ** (1.0 / ORDER))
     return min(moments, np.pi / reach(tol))  # the transform stops at half the frequency of the bins
@@ -134,7 +134,7 @@ def coarser(moments: Array, count: int) -> Array:
 
 @lru_cache(maxsize=16)
 def _shifts(count: int) -> Array:
-    """Return the matrix (count * 8, 8) that takes the moments of neighboring bins to those of all."""
+    """Return the matrix (count * 8, 8) that merges the moments of neighboring bins."""
     out = np.zeros((count, ORDER, ORDER))
     for at, away in enumerate(range(-(count // 2), count // 2 + 1)):
         for p in range(ORDER):
@@ -145,7 +145,7 @@ def _shifts(count: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class PlannedColumns:
-    """Columns whose kernels share a plan."""
+    """Columns of kernels with a common plan."""
 
     plan: FourierPlan
     columns: Array  # (c,) int
@@ -155,7 +155,7 @@ class PlannedColumns:
     count: int = 1  # of these bins in one of theirs
 
     def batches(self) -> Iterator[PlannedColumns]:
-        """Yield a few columns at a time, whose transforms stay in a cache."""
+        """Yield a few columns at a time, with transforms that fit into a cache."""
         size = max(1, BATCH_ENTRIES // (self.plan.period_bins * ORDER))
         for start in range(0, len(self.columns), size):
             yield self._part(slice(start, start + size))
@@ -165,17 +165,17 @@ class PlannedColumns:
         return replace(self, columns=self.columns[part], members=self.members[part], wider=wider)
 
     def of(self, members: Array) -> PlannedColumns:
-        """Return the same of a larger stack, in which these are the kernels."""
+        """Return the pattern embedded in a larger stack."""
         wider = None if self.wider is None else self.wider.of(members)
         return replace(self, members=members[self.members], wider=wider)
 
     def together(self, n_vectors: int) -> Iterator[slice]:
-        """Yield which of so many vectors are transformed at once, so that those of all columns stay in a cache."""
+        """Yield the vectors transformed together, such that all columns fit into a cache."""
         size = max(1, BATCH_ENTRIES // (len(self.columns) * self.plan.period_bins * ORDER))
         yield from (slice(start, min(start + size, n_vectors)) for start in range(0, n_vectors, size))
 
     def parts(self) -> Iterator[PlannedColumns]:
-        """Yield these and all that are wider."""
+        """Yield the kernels of a width and all wider ones."""
         yield self
         if self.wider is not None:
             yield from self.wider.parts()
@@ -188,7 +188,7 @@ class PlannedColumns:
 
 
 def laid_out(columns: Array, widths: Array, extents: Array, tol: float) -> Iterator[PlannedColumns]:
-    """Yield kernels as columns that share an expansion; ``extents`` are of all columns of the table."""
+    """Yield kernels as columns of a common expansion; ``extents`` are of all columns of the table."""
     order = np.lexsort((widths, columns))
     heads = np.flatnonzero(np.diff(columns[order], prepend=-1))
     sizes = np.diff(heads, append=len(order))
@@ -200,7 +200,7 @@ def laid_out(columns: Array, widths: Array, extents: Array, tol: float) -> Itera
 
 
 def _of_equal_widths(widths: Array, members: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield different widths, and the members (c, W) that have them."""
+    """Yield distinct widths, with the members (c, W)."""
     first = widths[members[0]]
     if all(np.all(widths[members[:, at]] == width) for at, width in enumerate(first)):
         yield first, members  # a grid of millions
@@ -234,7 +234,7 @@ def _of_one_kind(
 
 @lru_cache(maxsize=256)
 def fourier_plan(spacing: float, period_bins: int, widths: tuple[float, ...], tol: float) -> FourierPlan:
-    """Return the expansion of the widths on a period that leaves room for the widest beyond the data."""
+    """Return the expansion of the widths on a period with a margin for the widest kernel."""
     period, sigma = spacing * period_bins, np.array(widths)
     extent = period - reach(tol) * sigma.max()
     n_frequencies = int(np.ceil(reach(tol) * period / (2 * np.pi * sigma.min())))
@@ -258,7 +258,7 @@ def gaussian_coefficients(omega: Array, widths: Array, period: float) -> Array:
 
 
 def periodization_error(extent: float, period: float, widths: Array) -> Array:
-    """Return ``sum_{n >= 1} kappa(n T - R) + kappa(n T)``, the most that other periods add to a value, (W,)."""
+    """Return ``sum_{n >= 1} kappa(n T - R) + kappa(n T)``, the bound on contributions of other periods, (W,)."""
     shifts = np.arange(1, 9)[:, None] * period
     with np.errstate(under="ignore"):
         sizes = np.exp(-0.5 * ((shifts - extent) / widths) ** 2) + np.exp(-0.5 * (shifts / widths) ** 2)
@@ -335,7 +335,7 @@ class FourierFactor:
 
     @property
     def period_bins(self) -> int:
-        """Bins of the moments that the spectrum is computed from: good up to twice the largest frequency."""
+        """Bins of the moments of the spectrum: accurate up to twice the largest frequency."""
         return int(next_fast_len(int(np.ceil(self.period / (0.5 * SPACING * self.width))), real=True))
 
     @property
@@ -344,7 +344,7 @@ class FourierFactor:
         return self.period / self.period_bins
 
     def whole_spacing(self, ratio: float) -> float:
-        """Return the width of bins, about the part of the kernel's and no more, of which the period holds a number."""
+        """Return the width of bins, at most about a part of the kernel width, with a whole number per period."""
         return self.period / int(next_fast_len(int(np.ceil(self.period / (ratio * self.width))), real=True))
 
     @property
@@ -391,7 +391,7 @@ class FourierFactor:
         return inside[:, None] * (basis @ self.directions[:, : self.rank(tol)])
 
     def taylor_error(self, spacing: float) -> float:
-        """Return the most that pieces on bins of the width miss of a function of unit norm."""
+        """Return the error bound of pieces on bins of the width for a function of unit norm."""
         remainder = (self.omega * spacing / 2) ** ORDER / factorial(ORDER)
         # A frequency's cosine and sine together miss at most sqrt(2) times what one of them does.
         return float(np.sqrt(2.0) * np.linalg.norm(self.amplitude * remainder))
@@ -509,7 +509,7 @@ class ColumnOperator(FactorOperator):
 
 @dataclass(frozen=True, eq=False)
 class SeriesErrors:
-    """What the exact kernels add to functions of a column, without the pieces that these are evaluated by."""
+    """Excess of the exact kernels over functions of a column, apart from the pieces."""
 
     starts: Array  # (g + 1,) int: where the coefficients of each kernel begin
     errors: Array  # (g,): of the kernels' values

@@ -49,7 +49,7 @@ class GridStack(FactoredStack):
         self._cells: dict[int, Array] = {}
 
     def _axes_of_kernels(self) -> list[tuple[Axis, ...]]:
-        """Return the axes of every kernel; a single object for kernels that share a column's part."""
+        """Return the axes of every kernel, as a shared object for equal parts of a column."""
         known: dict[Any, Axis] = {}
         levels: dict[int, Any] = {}
         out = []
@@ -103,7 +103,7 @@ class GridStack(FactoredStack):
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array, Array]:
-        """The axes of all kernels, from where on every kernel's are, and their tables, from where on each is."""
+        """The axes of all kernels with offsets, and their tables with offsets."""
         known = {id(axis): axis for own in self._axes for axis in own}
         slots = {key: slot for slot, key in enumerate(known)}
         starts = np.cumsum([0, *map(len, self._axes)])
@@ -128,7 +128,7 @@ class GridStack(FactoredStack):
         return out
 
     def _cells_of(self, group: int) -> Array:
-        """Return the cell of every row in a group, (N,) int32, -1 for none; kept, since operators share it."""
+        """Return the cell of every row in a group, (N,) int32, -1 for none; cached for the operators."""
         if group not in self._cells:
             members = self._groups.members[group]
             chosen = members[members >= 0]
@@ -144,7 +144,7 @@ class GridStack(FactoredStack):
 
     @cached_property
     def largest(self) -> Array:
-        """The largest diagonal entry of every kernel on the rows, (M,): cells that no row is in may have more."""
+        """The largest diagonal entry of every kernel on the rows, (M,): empty cells may have more."""
         peaks = []
         for axes, group in zip(self._axes, self._group, strict=True):
             diagonal = np.ones(())
@@ -162,7 +162,7 @@ class GridStack(FactoredStack):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns, which the stack reads in place, and of their codes."""
+        """Bytes of the columns, read in place, and of their codes."""
         return self.table.nbytes + 2 * self.n_samples * len(self._groups.axes)
 
     # --- factors ----------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class GridStack(FactoredStack):
         return float(np.sqrt(self.scales[kernel])) * self._factors[kernel, tol]
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[CellOperator]:
-        """Return operators without rows, which ``over(table)`` gives them."""
+        """Return operators without rows, bound by ``over(table)``."""
         return [CellOperator(m, self._axes[m], self.cell_features(m, tol)) for m in map(int, kernels)]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
@@ -195,7 +195,7 @@ class GridStack(FactoredStack):
 def mean_diagonals(
     table: ColumnTable, positions: Sequence[tuple[int, ...]], specs: Sequence[KernelSpec]
 ) -> tuple[Array, Array]:
-    """Return the mean of every kernel's diagonal on the rows that it is known on, and their number, (M,) each."""
+    """Return the mean diagonal of every kernel over the valid rows, and their number, (M,) each."""
     stack = GridStack(table, positions, specs, np.ones(len(specs)))
     counts = np.array([float(stack._own(stack._counts, g).sum()) for g in stack._group])
     return stack.diag_sums(table.ones()) / np.maximum(counts, 1.0), counts

@@ -64,13 +64,13 @@ def pivoted_cholesky(
 
 
 def rank_limit(n_samples: int, tol: float = 1.0) -> int:
-    """Return how many landmarks a stored factor may have that is to leave this share of the trace."""
+    """Return the maximal number of landmarks of a stored factor for a share of the trace."""
     usual = max(BLOCK, min(MAX_RANK, MAX_ENTRIES // n_samples))
     return usual if tol >= FINE else max(usual, min(n_samples, FINE_ENTRIES // n_samples))
 
 
 def _accepted(left: Array, drawn: Array, smallest: float) -> tuple[Array, Array]:
-    """Return orthogonalized columns of the residual for those drawn landmarks that still add something."""
+    """Return orthogonalized columns of the residual for useful drawn landmarks."""
     small = left[drawn].copy()
     least = np.maximum(smallest, 1e-10 * np.abs(np.diag(small)))
     kept: list[int] = []
@@ -114,7 +114,7 @@ class NystroemFeatures(FeatureMap):
 
     @property
     def rank(self) -> int:  # type: ignore[override]
-        """One feature a landmark, or a direction."""
+        """A feature per landmark, or per direction."""
         return len(self.landmarks) if self.directions is None else self.directions.shape[1]
 
     def turned(self, directions: Array) -> NystroemFeatures:
@@ -138,7 +138,7 @@ PIECE = 4096  # rows whose residual is computed at once
 def drawn_features(
     spec: KernelSpec, columns: tuple[int, ...], table: ColumnTable, tol: float, max_rank: int, by: str = "cholesky"
 ) -> NystroemFeatures:
-    """Return the projection on landmarks from the rows of a table, or from a sample where these come in chunks."""
+    """Return the projection on landmarks from the rows of a table, or from a sample of chunked rows."""
     rows = _by_content(table.sample().reading(spec, columns))
     if by == "cholesky":
         return NystroemFeatures.of(spec, rows.points[pivoted_cholesky(spec, rows, tol, max_rank)[1]])
@@ -146,14 +146,14 @@ def drawn_features(
 
 
 def _by_content(rows: Reading) -> Reading:
-    """Return rows in an order that their content decides: other orders of a table give the same landmarks."""
+    """Return rows in an order by content, for landmarks independent of the row order."""
     points = rows.points
     order = shuffled_by_content(points.sketch() if isinstance(points, SparsePoints) else points)
     return Reading(rows.points[order], None if rows.present is None else rows.present[order])
 
 
 def _grown(spec: KernelSpec, rows: Reading, tol: float, max_rank: int, by: str) -> Array:
-    """Return landmarks (r,), twice as many until they leave little enough of the trace."""
+    """Return landmarks (r,), doubled in number until the remaining trace is small."""
     diagonal = np.asarray(rows.masked(spec.diag(rows.points)), dtype=np.float64)
     present = np.flatnonzero(diagonal > SMALLEST_PIVOT * diagonal.max(initial=0.0))
     most = min(max_rank, len(present))
@@ -169,12 +169,12 @@ def _grown(spec: KernelSpec, rows: Reading, tol: float, max_rank: int, by: str) 
 
 
 def _uniform(points: Array) -> Callable[[int], Array]:
-    """Return what draws so many rows, all alike; fewer are the first of more."""
+    """Return a uniform sampler of rows; smaller samples are prefixes of larger ones."""
     return lambda size: np.arange(size)  # they come as if shuffled
 
 
 def _centers(points: Array) -> Callable[[int], Array]:
-    """Return what finds the rows next to so many centers of clusters, columns in standard deviations."""
+    """Return a sampler of the rows nearest to cluster centers, with standardized columns."""
     if isinstance(points, SparsePoints):
         raise IncompatibleError(
             "k-means finds centers of numbers, and objects have none: take landmarks_by='cholesky' or 'uniform'."
@@ -195,14 +195,14 @@ def _centers(points: Array) -> Callable[[int], Array]:
 
 
 def _independent(gram: Array) -> Array:
-    """Return, increasing, which of some rows are linearly independent in the space of the kernel."""
+    """Return the linearly independent rows in the space of the kernel, increasing."""
     smallest = SMALLEST_PIVOT * float(np.diag(gram).max(initial=0.0))
     _, pivots, rank, _ = dpstrf(gram, tol=smallest, lower=1)
     return np.sort(pivots[:rank] - 1)
 
 
 def _left(spec: KernelSpec, rows: Reading, kept: Array, diagonal: Array) -> float:
-    """Return the trace that the projection on landmarks leaves."""
+    """Return the trace left by the projection on landmarks."""
     landmarks, left = rows.points[kept], 0.0
     features = NystroemFeatures.of(spec, landmarks)
     for start in range(0, len(diagonal), PIECE):

@@ -36,11 +36,11 @@ class LevelOperator(FeatureOperator):
 
     @property
     def level_columns(self) -> int:
-        """Largest number of features that are one in a row: ``Z' W Z`` is at most so many times the diagonal."""
+        """Largest number of nonzero features in a row, the bound on ``Z' W Z`` over the diagonal."""
         return len(self.positions)
 
     def over(self, table: ColumnTable) -> LevelOperator:
-        """Return the same features of other rows, whose levels are looked up once."""
+        """Return the same features of other rows, with cached levels."""
         if table is self._table:
             return self
         other = copy.copy(self)
@@ -54,12 +54,12 @@ class LevelOperator(FeatureOperator):
 
     @property
     def codes(self) -> Array:
-        """Which feature is one in every row, `rank` for none, (n,) int32, of a single column."""
+        """Nonzero feature of every row, `rank` for none, (n,) int32, of a single column."""
         (codes,) = self._codes
         return codes
 
     def values(self, V: Array) -> Array:
-        """Return the scores that coefficients (T, rank) give to every code, (T, rank + 1)."""
+        """Return the scores of coefficients (T, rank) for every code, (T, rank + 1)."""
         return np.pad(self._size * V, ((0, 0), (0, 1)))
 
     def add_scores(self, v: Array, out: Array) -> None:

@@ -1,4 +1,4 @@
-"""Kernels of several columns: projections on landmarks that a randomly pivoted Cholesky factorization picks."""
+"""Kernels of several columns: projections on landmarks from a randomly pivoted Cholesky factorization."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -51,7 +51,7 @@ class NystroemStack(FactoredStack):
         return FeatureOperator(kernel, columns, spec, self._maps[key], float(self.scales[kernel]))
 
     def left_over(self, kernel: int, tol: float) -> float:
-        """Return what landmarks leave of the trace where there are no more of them to be had, on some of the rows."""
+        """Return the trace left by the maximal number of landmarks, on some of the rows."""
         limit = rank_limit(self.n_samples, tol)
         operator = self._operator(kernel, tol, limit)
         if not limit <= operator.rank < self.n_samples:
@@ -67,11 +67,11 @@ class NystroemStack(FactoredStack):
         return self.rank <= self._operator(kernel, PASS_TOL, self.rank).rank < self.n_samples
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[FeatureOperator]:
-        """Return operators without rows, which ``over(table)`` gives them."""
+        """Return operators without rows, bound by ``over(table)``."""
         return [self._operator(int(m), tol, rank_limit(self.n_samples, tol)) for m in kernels]
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
-        """Return the rows of ``Z_m`` that new samples would have."""
+        """Return the rows of ``Z_m`` for new samples."""
         operator = self.templates([kernel], tol)[0].over(X)
         out = np.empty((X.n_rows, operator.rank))
         for start in range(0, len(out), CHUNK_ROWS):
@@ -85,7 +85,7 @@ class NystroemStack(FactoredStack):
         return self.quad_bounds_each([rho])[0]
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return the bounds of every one of the vectors, for which features are evaluated once."""
+        """Return the bounds of every vector, with features computed once."""
         self._count(self.n_kernels)
         templates = [self._operator(m, PASS_TOL, self.rank) for m in range(self.n_kernels)]
         sums = self.table.reduce(self._used, partial(_sums, templates), *rhos)
@@ -100,6 +100,6 @@ class NystroemStack(FactoredStack):
 
 
 def _sums(templates: Sequence[FeatureOperator], table: ColumnTable, *rhos: Array) -> list[tuple[Array, Array]]:
-    """Return ``Z' rho`` and what is left of the diagonal for every kernel and vector, over some rows."""
+    """Return ``Z' rho`` and the remaining diagonal for every kernel and vector, over some rows."""
     columns = np.stack(rhos, axis=1)
     return [template.over(table).sums(columns) for template in templates]

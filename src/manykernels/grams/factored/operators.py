@@ -101,7 +101,7 @@ class DenseOperator(FactorOperator):
 
     @classmethod
     def of(cls, operator: Any) -> DenseOperator:
-        """Return the same factors, held in memory: those that are columns or features of the table where they stand."""
+        """Return the same factors in memory, in place for columns or features of the table."""
         columns, kept = getattr(operator, "columns_in_place", None), getattr(operator, "kept", None)
         if (lent := columns if kept is None else kept) is not None:
             place = operator.kernels, [lent], operator.starts, operator.positions, None, (operator.root,)
@@ -111,7 +111,7 @@ class DenseOperator(FactorOperator):
 
     @classmethod
     def joined(cls, operators: Sequence[DenseOperator]) -> DenseOperator:
-        """Return operators on the same columns as one, whose kernels a solver treats together."""
+        """Return operators on the same columns joined, for joint treatment of their kernels."""
         if len(operators) == 1:
             return operators[0]
         ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
@@ -137,7 +137,7 @@ class DenseOperator(FactorOperator):
 
     @property
     def root(self) -> float:
-        """What it is to be multiplied by."""
+        """The multiplier."""
         return self.roots[0]
 
     def add_scores(self, v: Array, out: Array) -> None:
@@ -264,7 +264,7 @@ class ColumnFactors(FactorOperator):
         return scale[:, None] * H * scale
 
     def _tiles(self, more: int = 0) -> Iterator[tuple[slice, Array]]:
-        """Yield rows and the factors there, (rank + more, n), in memory that the next ones overwrite."""
+        """Yield rows with their factors, (rank + more, n), in reused memory."""
         n, size = self.columns.shape[1], len(self.places)
         buffer = np.empty((size + more) * min(n, TILE_ROWS))
         for start in range(0, n, TILE_ROWS):
@@ -312,7 +312,7 @@ class FeatureOperator(FactorOperator):
 
     @property
     def columns_in_place(self) -> Array | None:
-        """The factors but for their root, (N, r), where the table holds them unchanged."""
+        """The factors without their root, (N, r), if unchanged columns of the table."""
         table = self._table
         if table is None or table.chunked or not self.reads_columns(table):
             return None
@@ -321,7 +321,7 @@ class FeatureOperator(FactorOperator):
 
     @property
     def kept(self) -> Array | None:
-        """The factors but for their root, (N, r), where the table keeps them."""
+        """The factors without their root, (N, r), if kept by the table."""
         own = self._table is not None and isinstance(self._map, OwnFeatures)
         return self._table.kept_features(self._spec, self.positions) if own else None  # type: ignore[union-attr]
 
@@ -361,7 +361,7 @@ class FeatureOperator(FactorOperator):
         return sum((self.rows(rows).T @ rho[rows] for rows in self._slices()), start=start)
 
     def sums(self, rhos: Array) -> tuple[Array, Array]:
-        """Return ``Z' rho`` and ``sum_i |rho_i| sqrt(E_ii)``, what features leave of the diagonal, of every column."""
+        """Return ``Z' rho`` and ``sum_i |rho_i| sqrt(E_ii)``, the diagonal left by features, of every column."""
         assert self._table is not None
         images, left = np.zeros((self.rank, rhos.shape[1])), np.zeros(rhos.shape[1])
         for rows in self._slices():
@@ -374,7 +374,7 @@ class FeatureOperator(FactorOperator):
 
 
 def neighbors_from(firsts: Array, counts: Array) -> Array:
-    """Return so many neighboring places from each of the first ones on, in turn."""
+    """Return runs of neighboring places from each of the first places on, in turn."""
     ends = np.cumsum(counts)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(firsts - (ends - counts), counts)
 
@@ -385,12 +385,12 @@ def reads_columns(spec: KernelSpec, features: FeatureMap) -> bool:
 
 
 def stored(operators: Sequence[Any]) -> list[Any]:
-    """Return operators over rows in memory, factors kept wherever that is less work than what they are made from."""
+    """Return operators over rows in memory, with stored factors if cheaper than recomputation."""
     return [DenseOperator.of(op) if getattr(op, "small", False) else op for op in operators]
 
 
 def joined(operators: Sequence[Any]) -> list[Any]:
-    """Return neighbors on the same columns together, as far as they are held in memory."""
+    """Return neighbors on the same columns joined, as far as held in memory."""
     if len({op.positions for op in operators}) == len(operators):
         return list(operators)
     made: list[Any] = []
@@ -434,7 +434,7 @@ class ChunkedOperator(FactorOperator):
 
     @classmethod
     def joined(cls, operators: Sequence[ChunkedOperator]) -> ChunkedOperator:
-        """Return operators over the same rows as one."""
+        """Return operators over the same rows as a single operator."""
         if len(operators) == 1:
             return operators[0]
         templates = [template for operator in operators for template in operator._templates]
@@ -487,7 +487,7 @@ def adjoints(templates: Sequence[Any], table: ColumnTable, rho: Array) -> list[A
 
 
 def _blocks(slots: Sequence[int], templates: Sequence[Any]) -> list[list[int]]:
-    """Return slots of templates in groups of at most `BLOCK_COLUMNS` columns, at least one template each."""
+    """Return slots of templates in groups of at most `BLOCK_COLUMNS` columns, at least a template each."""
     groups: list[list[int]] = []
     width = BLOCK_COLUMNS
     for slot in slots:
@@ -518,7 +518,7 @@ def _rows(templates: Sequence[Any], table: ColumnTable, index: Array) -> Array:
 
 
 def _weighted_gram(intercept: bool, table: ColumnTable, templates: Sequence[Any], weights: Array) -> Array:
-    """Sum over the rows of a chunk that have weights."""
+    """Sum over the rows of a chunk with weights."""
     size = sum(int(template.starts[-1]) for template in templates) + intercept
     gram, chosen = np.zeros((size, size)), np.flatnonzero(weights)
     for start in range(0, len(chosen), CHUNK_ROWS):

@@ -1,4 +1,4 @@
-"""Functions of kernels as prediction needs them: a trigonometric series, or kernel values at a few landmarks."""
+"""Functions of kernels for prediction: a trigonometric series, or kernel values at a few landmarks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEPENDENT = 1e-9  # of the largest pivot: features this close to a combination o
 
 @dataclass(frozen=True, eq=False)
 class FourierSeries:
-    """``f(x) = sum_k a_k cos(k omega t) + b_k sin(k omega t)`` with ``t = x - middle``, 0 beyond ``reach`` of it."""
+    """``f(x) = sum_k a_k cos(k omega t) + b_k sin(k omega t)`` with ``t = x - middle``, 0 beyond ``reach``."""
 
     middle: float  # in the unit of the standardized column
     reach: float  # in the unit of the standardized column
@@ -50,14 +50,14 @@ class FourierSeries:
         return cls(low + factor.middle, reached, 2 * np.pi / factor.period, cosines, sines)
 
     def __call__(self, points: Array) -> Array:
-        """Return the function at points (n, 1), by a piecewise polynomial that is good to rounding."""
+        """Return the function at points (n, 1), by a piecewise polynomial accurate to rounding."""
         out = np.zeros(len(points))
         inverse, pieces = self._pieces
         add_values(read_only(points[:, 0]), self.middle - self.reach, inverse, pieces, out)
         return out
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the pieces, which are many times the series and soon made again."""
+        """Leave out the pieces, much larger than the series and quickly recomputed."""
         return {name: value for name, value in self.__dict__.items() if name != "_pieces"}
 
     @cached_property
@@ -99,12 +99,12 @@ class LandmarkFunction:
         return left * (self.spec(points, self.landmarks) @ (right * self.coefficients))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the landmarks as loops read them, which repeat the landmarks."""
+        """Leave out the loop form of the landmarks."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_as_loops_read", "_levels")}
 
     @cached_property
     def _levels(self) -> list[tuple[Array, Array]]:
-        """The levels of every column of an `Overlap` kernel in increasing order, and what the function adds at each."""
+        """The increasing levels of every column of an `Overlap` kernel, with the function values."""
         found = []
         for column in self.landmarks.T:
             known = column != UNSEEN
@@ -126,7 +126,7 @@ class LandmarkFunction:
 
 @dataclass(frozen=True, eq=False)
 class CellFunction:
-    """A function of a few columns that is constant on cells: products of bins and categories."""
+    """A piecewise constant function on cells of a few columns: products of bins and categories."""
 
     spec: KernelSpec  # the kernel, which knows the bins
     # tuple of (B,) float64: the categories of each of its parts; none where these have bins
@@ -191,12 +191,12 @@ class KernelPart:
     offset: float = 0.0
 
     def __call__(self, reading: Reading) -> Array:
-        """Return the part at rows as the kernel reads them, (n,); zero where something is missing."""
+        """Return the part at rows in the form of the kernel, (n,); zero for missing values."""
         return reading.masked(self.function(reading.points) - self.offset)
 
 
 def read_once(kernels: Kernels, reading: Callable[[int], Reading]) -> Callable[[int], Reading]:
-    """Return how kernels on columns read rows, where those that read the same share it."""
+    """Return a shared cache of prepared rows for kernels on columns."""
     known: dict[Any, Reading] = {}
 
     def read(kernel: int) -> Reading:
@@ -210,7 +210,7 @@ def read_once(kernels: Kernels, reading: Callable[[int], Reading]) -> Callable[[
 
 
 def total(parts: Sequence[KernelPart], n_targets: int, reading: Callable[[int], Reading], n_rows: int) -> Array:
-    """Return the sums of parts by target, (n_targets, n), at rows that ``reading(kernel)`` gives."""
+    """Return the sums of parts by target, (n_targets, n), at rows from ``reading(kernel)``."""
     sums = np.zeros((n_targets, n_rows))
     for part in parts:
         sums[part.target] += part(reading(part.kernel))
@@ -218,7 +218,7 @@ def total(parts: Sequence[KernelPart], n_targets: int, reading: Callable[[int], 
 
 
 def on_landmarks(spec: Any, points: Any, coefficients: Array) -> LandmarkFunction:
-    """Return a function on landmarks, of the kernel itself where the spec is one divided by the diagonal."""
+    """Return a function on landmarks, of the base kernel for a spec divided by the diagonal."""
     if spec.kind == "unit_diagonal":
         return LandmarkFunction(spec.base, points, coefficients, unit_diagonal=True)
     return LandmarkFunction(spec, points, coefficients)

@@ -81,7 +81,7 @@ def rounded_quads(table: ColumnTable, columns: Array, widths: Array, rhos: Array
 
 @dataclass(frozen=True, eq=False)
 class KnottedColumn:
-    """Knots on a column, and the kernels that read it, by width."""
+    """Knots on a column, with the kernels by width."""
 
     column: int
     kernels: Array  # (W,) int
@@ -92,7 +92,7 @@ class KnottedColumn:
 
     @classmethod
     def of(cls, table: ColumnTable, column: int, kernels: Array, widths: Array) -> KnottedColumn:
-        """Return knots that are close for the narrowest of the kernels."""
+        """Return knots with a spacing for the narrowest kernel."""
         extent, spacing, unit = float(table.high[column] - table.low[column]), widths[0] / KNOTS_PER_WIDTH, table.unit
         origin = float(table.low[column] * unit[column] + table.center[column])
         inverse, own = float(1.0 / (spacing * unit[column])), KNOTS_PER_WIDTH * np.round(widths / widths[0], DIGITS)
@@ -100,18 +100,18 @@ class KnottedColumn:
 
     @property
     def alike(self) -> tuple[tuple[float, ...], int]:
-        """What columns have in common that are transformed together."""
+        """The key of columns for joint transforms."""
         return self.widths, self.knots
 
 
 def _rounded_up(knots: int) -> int:
-    """Return a few more knots, an even number of which many columns have."""
+    """Return a slightly larger even number of knots, common to many columns."""
     step = 2 ** max(1, knots.bit_length() - 5)
     return -(-knots // step) * step
 
 
 def _sums(table: ColumnTable, columns: Sequence[KnottedColumn], rhos: Array) -> list[Array]:
-    """Return the sums of vectors (N, T) at the knots of some columns, (columns, knots, T) of those alike in turn."""
+    """Return the sums of vectors (N, T) at the knots of columns, (columns, knots, T), for groups of equal columns."""
     numbers = [len(list(alike)) for _, alike in groupby(columns, key=attrgetter("alike"))]
     firsts = np.cumsum([0, *numbers[:-1]])
     together = [
@@ -140,7 +140,7 @@ def _set_quads(columns: Sequence[KnottedColumn], sums: Array, out: Array) -> Non
 
 
 def _coarser(sums: Array) -> Array:
-    """Return sums at knots of which only every fourth is left: those between go to their neighbors."""
+    """Return sums at every fourth knot, with the rest distributed to neighbors."""
     columns, knots, vectors = sums.shape
     kept = (knots + TOGETHER - 2) // TOGETHER + 1  # nothing lies behind the last one
     padded = np.zeros((columns, kept * TOGETHER, vectors), dtype=np.float32)
@@ -176,13 +176,13 @@ def _fast_length(wanted: float) -> int:
 
 
 def _frequencies(period: float, narrowest: float) -> int:
-    """Return the largest number of waves on a period that the narrowest Gaussian on it has."""
+    """Return the largest number of waves per period of the narrowest Gaussian."""
     return int(np.ceil(reach(ACCURACY) * period / (2 * np.pi * narrowest)))
 
 
 @lru_cache(maxsize=8)  # of up to a megabyte or two each
 def _waves(knots: int, period: float, narrowest: float) -> tuple[Array, Array]:
-    """Return cosines and sines at the first half of knots, seen from their middle, (K + 1, knots / 2) each."""
+    """Return cosines and sines at the first half of knots, centered, (K + 1, knots / 2) each."""
     away = np.arange(knots // 2) - 0.5 * (knots - 1)
     angles = np.outer(np.arange(_frequencies(period, narrowest) + 1), 2 * np.pi / period * away)
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)

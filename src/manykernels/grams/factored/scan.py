@@ -42,14 +42,14 @@ class ScanStack(FactoredStack):
         self.columns = np.array([column for (column,) in positions], dtype=np.int64)
 
     def _states(self, kernel: int) -> tuple[int, float]:
-        """Return the number of states and the rate at which the exponential decays."""
+        """Return the number of states and the rate of the exponential decay."""
         spec = self.specs[kernel]
         if isinstance(spec, Laplacian):
             return 1, 1.0 / known_width(spec.width)
         return int(spec.nu + 0.5), float(np.sqrt(2 * spec.nu)) / known_width(spec.width)
 
     def _sorted(self, column: int) -> tuple[Array, Array]:
-        """Return the rows that have a value, in increasing order, and their values."""
+        """Return the rows with a value, in increasing order, and their values."""
         values, known = self.table.values(column), self.table.known(column)
         order = np.argsort(values, kind="stable")
         order = order if known is None else order[known[order]]

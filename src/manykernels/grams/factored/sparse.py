@@ -75,7 +75,7 @@ class SparseOperator(FactorOperator):
         return self._table.features_of(self.spec, self.positions[0])
 
     def keep(self, room: int) -> int:
-        """Have features at hand if they take no more than so many bytes; return how many more they take."""
+        """Cache features within a number of bytes; return the additional bytes."""
         return int(self._rows.keep(room))
 
     def over(self, table: ColumnTable) -> SparseOperator:
@@ -86,7 +86,7 @@ class SparseOperator(FactorOperator):
         out += self._rows.scores(self.weights(v))
 
     def weights(self, v: Array) -> Array:
-        """Return the weights of all features that coefficients mean, (n_places,)."""
+        """Return the weights of all features from coefficients, (n_places,)."""
         if self.seen is None:
             return self.root * v
         whole = np.zeros(self.spec.n_places)
@@ -129,7 +129,7 @@ class SparseStack(FactoredStack):
         self._seen: dict[int, Array | None] = {} if seen is None else seen
 
     def _features_seen(self, kernel: int) -> Array | None:
-        """Return the features that some row has; None, which is all, if most are seen or rows come in chunks."""
+        """Return the occurring features; None for all, if most occur or rows come in chunks."""
         if kernel not in self._seen:
             spec, column = self.specs[kernel], self.positions[kernel][0]
             found = None
@@ -144,7 +144,7 @@ class SparseStack(FactoredStack):
         return SparseOperator(kernel, self.positions[kernel], self.specs[kernel], root, seen)
 
     def templates(self, kernels: Sequence[int], tol: float = 0.0) -> list[SparseOperator]:
-        """Return operators without rows, which ``over(table)`` gives them."""
+        """Return operators without rows, bound by ``over(table)``."""
         return [self._template(int(m), self._features_seen(int(m))) for m in kernels]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
@@ -156,7 +156,7 @@ class SparseStack(FactoredStack):
         return [DenseOperator.of(one) if one.rank <= min(few) else self._listed(one) for one in made]
 
     def _listed(self, operator: SparseOperator) -> SparseOperator:
-        """Return an operator whose features are at hand, as far as there is room for those of the table."""
+        """Return an operator with cached features, as far as memory of the table permits."""
         self.table.kept_bytes += operator.keep(KEPT_BYTES - self.table.kept_bytes)
         return operator
 
@@ -180,7 +180,7 @@ class SparseStack(FactoredStack):
         return np.array([_square(part) for part in sums])
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return `quad_bounds` of every one of the vectors; rows are read once for many."""
+        """Return `quad_bounds` of every vector, in few reads of the rows."""
         if self.table.chunked or len(rhos) == 1:
             return super().quad_bounds_each(rhos)
         R, quads = np.column_stack(rhos), np.empty((self.n_kernels, len(rhos)))
@@ -216,7 +216,7 @@ class SparseStack(FactoredStack):
         return out
 
     def _compressed(self, kernel: int) -> csr_array:
-        """Return the features that some row has as a matrix, (N, rank): whoever asks for entries asks many times."""
+        """Return the occurring features as a cached matrix, (N, rank)."""
         key = self.positions[kernel][0], self.specs[kernel].feature_map
         known = self.table.__dict__.setdefault("_compressed", {})
         if key not in known:
@@ -248,7 +248,7 @@ class SparseStack(FactoredStack):
         return np.asarray(self.table.reduce(self._used, partial(_weighted, self._plain), weight))
 
     def many_directions(self, kernel: int) -> bool:
-        """Whether features are so many that among few rows the matrix is less work."""
+        """Return whether there are too many features, so the matrix of few rows is cheaper."""
         return not self.table.chunked and self.for_products(kernel)
 
     def for_products(self, kernel: int) -> bool:
@@ -264,7 +264,7 @@ class SparseStack(FactoredStack):
 
     @property
     def quad_cost(self) -> float:
-        """Multiplications of one quadratic form of every kernel, about: each reads all letters."""
+        """Approximate multiplications of a quadratic form of every kernel, with a read of all letters."""
         return A_LETTER * self.n_kernels * float(self.nbytes)
 
     def _of_kernels(self, kernels: Array) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Gaussian kernels of two or three columns: every width of the columns from one nonuniform Fourier transform."""
+"""Gaussian kernels of two or three columns: all widths of the columns from a nonuniform Fourier transform."""
 
 from __future__ import annotations
 
@@ -130,13 +130,13 @@ class WindowStack(NystroemStack):
         return low, high
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
-        """Return `quad_bounds` of every one of the vectors."""
+        """Return `quad_bounds` of every vector."""
         if all(window is None for _, window in self._windows):
             return self._landmark_bounds(np.arange(self.n_kernels)).quad_bounds_each(rhos)
         return [self.quad_bounds(rho) for rho in rhos]
 
     def _landmark_bounds(self, kernels: Array) -> NystroemStack:
-        """Return some of the kernels as a stack whose passes use landmarks, drawn once."""
+        """Return some of the kernels as a stack with passes on landmarks, drawn once."""
         if self._others is None:
             positions, specs = [self.positions[m] for m in kernels], [self.specs[m] for m in kernels]
             self._others = NystroemStack(

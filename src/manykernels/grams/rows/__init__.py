@@ -1,1 +1,1 @@
-"""Rows in chunks: arrays, memory maps, Parquet files and Dask collections behind one map over chunks."""
+"""Rows in chunks: arrays, memory maps, Parquet files and Dask collections behind a common map."""

@@ -1,4 +1,4 @@
-"""What a source of rows offers: chunks read by columns, and one map over them with sums in a fixed order."""
+"""Interface of a source of rows: chunks read by columns, and a map with sums in a fixed order."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class RowSource(ABC):
         return f"{type(self).__name__}({self.n_rows} rows x {self.n_columns} columns in {self.n_chunks} chunks)"
 
     def __array__(self, dtype: DTypeLike | None = None, copy: object = None) -> NoReturn:
-        """Refuse to become a single array: chunks are there so that nobody reads all at once."""
+        """Reject the conversion to a single array, against accidental full reads."""
         raise InvalidInputError(
             f"{self!r} are read chunk by chunk, by solve. The estimators take a table or an array in memory: "
             "pass a part of the rows, or call solve(bank, y, X=rows, ...)."
@@ -85,7 +85,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def without(self, name: object) -> RowSource:
-        """Return the source without one of the columns."""
+        """Return the source without a column."""
 
     def sample(self, rows: int = 1000) -> Any:
         """Return about so many rows, spread evenly over all chunks."""
@@ -107,7 +107,7 @@ class RowSource(ABC):
         return pd.DataFrame(columns, copy=False)
 
     def _whole_array(self, used: Sequence[int]) -> Array:
-        """Return all rows of an array, chunk after chunk, so that at most one chunk is in memory twice."""
+        """Return all rows of an array, chunk after chunk, with at most a single chunk in memory twice."""
         out: Any = None
         for chunk, part in enumerate(self.map(_itself, used)):
             if out is None:
@@ -154,7 +154,7 @@ class RowSource(ABC):
                 yield waiting.popleft().result()
 
     def share(self, thing: object) -> Held:
-        """Return what gives the functions of all chunks the same thing, in place of a vector."""
+        """Return a wrapper that passes the same object to the functions of all chunks."""
         return Held([thing] * self.n_chunks)
 
     def reduce(
@@ -164,7 +164,7 @@ class RowSource(ABC):
         vectors: Sequence[Array] = (),
         combine: Callable[[Any, Any], Any] | None = None,
     ) -> Any:
-        """Return what the results of `map` combine to, in the order of the chunks: their sum unless told otherwise."""
+        """Return the combined results of `map`, in the order of the chunks: by default their sum."""
         total = None
         for part in self.map(function, positions, vectors):
             total = part if total is None else (combine or add)(total, part)

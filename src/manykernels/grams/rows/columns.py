@@ -34,7 +34,7 @@ UNITS = ("missing", "used", "carried", "encodings", "names", "center", "unit", "
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Rows as a single kernel reads them."""
+    """Rows in the form of a single kernel."""
 
     points: (
         Any  # (n, d) float64: 0 where something is missing; of objects themselves, or the `SparsePoints` of features
@@ -142,7 +142,7 @@ class ColumnTable:
         return out
 
     def _set_units(self, summaries: Array, standardize: bool) -> None:
-        """Learn from (p, 4) summaries in which units columns are read."""
+        """Learn the units of the columns from (p, 4) summaries."""
         low, high, mean, deviation = summaries.T
         flat = (high - low) <= 4 * np.finfo(np.float64).eps * np.maximum(np.abs(low), np.abs(high))
         scaled = np.full(len(low), standardize)
@@ -169,11 +169,11 @@ class ColumnTable:
         return int(sum(column.nbytes for column in each))
 
     def column(self, position: int) -> Array:
-        """Return a single column as it is stored, (n,)."""
+        """Return a single stored column, (n,)."""
         return self.columns[position]
 
     def values(self, column: int, rows: RowIndex = slice(None)) -> Array:
-        """Return entries of a single column in units of the deviation, float64; 0 for what is missing."""
+        """Return entries of a single column in units of the deviation, float64; 0 for missing values."""
         stored = self.columns[column][rows]
         values = (stored.astype(np.float64) - self.center[column]) / self.unit[column]
         return np.where(stored == GAP, 0.0, values) if self.gaps[column] else values
@@ -204,16 +204,16 @@ class ColumnTable:
         return read_only(values)
 
     def known(self, column: int, rows: RowIndex = slice(None)) -> Array | None:
-        """Return which rows have a value in a single column, (n,) bool; None if no column of the kind has gaps."""
+        """Return the rows with a value in a single column, (n,) bool; None without gaps in any column of the kind."""
         return self.columns[column][rows] != GAP if self.gaps[column] else None
 
     def present(self, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Array | None:
-        """Return which rows have all of the columns, (n,) bool; None if all do."""
+        """Return the rows with values in all columns, (n,) bool; None if all rows."""
         found = [known for known in (self.known(j, rows) for j in positions) if known is not None]
         return np.logical_and.reduce(found) if found else None
 
     def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Reading:
-        """Return rows as a kernel on the columns reads them; one of missingness reads what is missing."""
+        """Return rows in the form of a kernel on the columns, or the gaps for missingness."""
         if spec.family == "features":
             of_objects: Any = spec
             own = self.objects[positions[0]] if of_objects.explicit else self._points_of(of_objects, positions[0])
@@ -243,7 +243,7 @@ class ColumnTable:
         return self._kept[id(spec)][1]
 
     def let_go(self) -> None:
-        """Let go of features, which who asks next computes anew."""
+        """Release cached features."""
         if self._kept:
             self._kept.clear()
 
@@ -256,11 +256,11 @@ class ColumnTable:
         return reading.masked(spec.diag(reading.points))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but features, which others compute again."""
+        """Return the state without features."""
         return {name: {} if name == "_kept" else value for name, value in self.__dict__.items()}
 
     def features_of(self, spec: ObjectKernel, column: int) -> FeatureRows:
-        """Return a column of objects as a kernel works with them; what is read is kept for others."""
+        """Return a column of objects prepared for a kernel, cached."""
         shared = self.__dict__.setdefault("_features", {}).setdefault(column, {})
         known = self.__dict__.setdefault("_feature_rows", {})
         if (column, spec.feature_map) not in known:
@@ -268,7 +268,7 @@ class ColumnTable:
         return known[column, spec.feature_map]
 
     def _points_of(self, spec: ObjectKernel, column: int) -> Any:
-        """Return a column of objects as the features that kernels compare, kept for those that share them."""
+        """Return a column of objects as comparable features, cached for kernels with the same features."""
         known = self.__dict__.setdefault("_object_points", {})
         if (column, spec.feature_map) not in known:
             known[column, spec.feature_map] = spec.points(self.objects[column])
@@ -282,7 +282,7 @@ class ColumnTable:
         return found if len(found) <= most else None
 
     def categories(self, column: int, most: int) -> Array | None:
-        """Return `levels`, looked for once: many kernels ask for those of the same columns."""
+        """Return `levels`, cached for many kernels on the same columns."""
         known = self.__dict__.setdefault("_categories", {})
         if (column, most) not in known:
             known[column, most] = self.levels(column, most)
@@ -291,7 +291,7 @@ class ColumnTable:
     # --- sums over rows ---------------------------------------------------------------------------------------------
 
     def ones(self) -> Any:
-        """Return a vector of ones, (n,), where the rows are."""
+        """Return a vector of ones, (n,), at the place of the rows."""
         return np.ones(self.n_rows)
 
     def reduce(
@@ -301,7 +301,7 @@ class ColumnTable:
         *vectors: Array,
         combine: Callable[[Any, Any], Any] | None = None,
     ) -> Any:
-        """Return ``function(table, *vectors)`` of all rows: the sum, or what ``combine`` says, of those of chunks."""
+        """Return ``function(table, *vectors)`` of all rows: the sum over chunks, or the combination by ``combine``."""
         return function(self, *vectors)
 
     def update(self, positions: Sequence[int], function: Callable[[ColumnTable, Array], None], out: Any) -> None:
@@ -313,11 +313,11 @@ class ColumnTable:
         return [template.over(self) for template in templates]
 
     def sample(self) -> ColumnTable:
-        """Return the rows that landmarks are drawn from: all."""
+        """Return the source rows of landmarks: all."""
         return self
 
     def drawn(self, positions: tuple[int, ...], size: int) -> Array:
-        """Return at most so many points of rows that have the columns, the same rows every time."""
+        """Return a limited number of points of complete rows, always the same rows."""
         present = self.present(positions)
         rows = np.arange(self.n_rows) if present is None else np.flatnonzero(present)
         if len(rows) > size:
@@ -337,18 +337,18 @@ class ColumnTable:
             yield chunk, part
 
     def evaluated(self, size: int, function: Callable[[ColumnTable], Array]) -> Iterator[tuple[slice, Array]]:
-        """Yield slices of rows and what a function of their table returns, (..., n)."""
+        """Yield slices of rows with the result of a function of the table, (..., n)."""
         for rows, part in self.chunks(size):
             yield rows, function(part)
 
     def single(self, column: int, values: Array) -> ColumnTable:
-        """Return a table in which a single column has the values, in its own unit, and the rest their centers."""
+        """Return a table with values of a single column in the unit of the column, and centers elsewhere."""
         columns = np.repeat(self.center[:, None], len(values), axis=1)
         columns[column] = values
         return self._of(columns, len(values))
 
     def grid(self, values: Mapping[int, Array]) -> ColumnTable:
-        """Return a table of some columns that have the values, in their units."""
+        """Return a table with values of some columns in their units."""
         return self._of(dict(values), len(next(iter(values.values()))))
 
     def taken(self, positions: Sequence[int], rows: Array) -> ColumnTable:
@@ -358,7 +358,7 @@ class ColumnTable:
         return part
 
     def _of(self, columns: Array | Mapping[int, Array], n_rows: int) -> ColumnTable:
-        """Return other rows in the units of the table; they have been checked. Columns may be a dictionary."""
+        """Return other checked rows in the units of the table. Columns may be a dictionary."""
         other = ColumnTable.__new__(ColumnTable)
         other.__dict__.update(self._units())
         other.columns, other.n_rows, other.objects = columns, n_rows, {}
@@ -369,11 +369,11 @@ class ColumnTable:
         return {name: self.__dict__[name] for name in UNITS}
 
     def header(self) -> ColumnTable:
-        """Return the table without the rows: what reads others in the same way."""
+        """Return the table without the rows, for reading other rows in the same way."""
         return self._of({}, 0)
 
     def part(self, data: Array | pd.DataFrame, positions: Sequence[int]) -> ColumnTable:
-        """Return some columns of other rows, (n, len(positions)), read as those of the table."""
+        """Return some columns of other rows, (n, len(positions)), in the encoding of the table."""
         other = self._of({}, len(data))
         other.gaps = self.gaps.copy()
         if isinstance(data, np.ndarray):
@@ -452,12 +452,12 @@ class ColumnTable:
 
 
 def _is_float(X: object) -> TypeGuard[Array]:
-    """Return whether a table is an array that can be read in place."""
+    """Return whether a table is an array readable in place."""
     return isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype in (np.float32, np.float64) and X.size > 0
 
 
 def _codes(table: Table, places: Sequence[int], used: Sequence[int], owner: ColumnTable) -> Array:
-    """Return columns as numbers where the owner has them, (n, p), or refuse all that cannot be used at once."""
+    """Return columns as numbers by their encodings, (n, p), or reject all unusable columns at once."""
     encodings = owner.encodings or (NUMBERS,) * (max(used, default=-1) + 1)
     plain = [place for place, j in zip(places, used, strict=True) if encodings[j] == NUMBERS]
     refuse([found for j in plain for found in table.unreadable(j, frozenset({"number"}), "numbers are needed")])

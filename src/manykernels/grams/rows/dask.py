@@ -1,4 +1,4 @@
-"""Dask arrays and data frames: partitions and vectors of their rows stay where they are, functions go to them."""
+"""Dask arrays and data frames: functions travel to the partitions, and vectors stay beside the rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class DaskRows(RowSource):
         vectors: Sequence[Any],
         chunks: Sequence[int] | None = None,
     ) -> _Layer:
-        """Return a task a chunk; a function of columns, which factors may make large, goes to every worker once."""
+        """Return a task per chunk; a possibly large function travels to every worker once."""
         program, held = Program.of([self._cut(vector) for vector in vectors])
         work = partial(_on_columns, function, program, None if positions is None else list(positions))
         layer = _Layer()
@@ -65,7 +65,7 @@ class DaskRows(RowSource):
         return layer
 
     def _cut(self, vector: object) -> Any:
-        """Return a vector of the process in parts, which travel; others are in parts already."""
+        """Return a local vector cut into parts; distributed vectors are already in parts."""
         if not isinstance(vector, np.ndarray):
             return vector
         return Held([np.ascontiguousarray(vector[self.slice(c)]) for c in range(self.n_chunks)])
@@ -103,7 +103,7 @@ class DaskRows(RowSource):
         vectors: Sequence[Any] = (),
         combine: Callable[[Any, Any], Any] | None = None,
     ) -> Any:
-        """Return what the results combine to, by a tree on the workers: one result travels."""
+        """Return the combined result of a tree reduction on the workers."""
         layer, together = self._layer(function, positions, vectors), partial(_combined, combine or add)
         keys = list(layer.keys)
         while len(keys) > 1:
@@ -118,13 +118,13 @@ class DaskRows(RowSource):
         return RowVector(self, Held(_dask().persist(*self._layer(function, positions, vectors).delayed())))
 
     def share(self, thing: object) -> Held:
-        """Return what gives the functions of all partitions the same thing, which stays on the workers."""
+        """Return a wrapper that passes the same object to the functions of all partitions, kept on the workers."""
         layer = _Layer()
         layer.add(_itself, thing)
         return Held(list(_dask().persist(*layer.delayed())) * self.n_chunks)
 
     def vector(self, values: Any) -> RowVector:
-        """Return a vector in parts beside those of the rows."""
+        """Return a vector in parts beside the parts of the rows."""
         if isinstance(values, RowVector):
             return values
         if not hasattr(values, "dask"):
@@ -153,7 +153,7 @@ class DaskRows(RowSource):
 
 
 class _Layer:
-    """Tasks of one kind, a layer of a Dask graph; `dask.delayed` would look into every argument of every task."""
+    """Tasks of a kind, as a layer of a Dask graph, without the argument traversal of `dask.delayed`."""
 
     def __init__(self) -> None:
         self.name = f"manykernels-{uuid4().hex}"
@@ -162,7 +162,7 @@ class _Layer:
         self._needed: list[Any] = []
 
     def add(self, function: object, *arguments: Any) -> Any:
-        """Add a task and return the key; arguments are delayed objects, lists of keys, or things that travel."""
+        """Add a task and return the key; arguments are delayed objects, lists of keys, or serializable objects."""
         needed = [argument for argument in arguments if hasattr(argument, "__dask_graph__")]
         self._needed += needed
         key = (self.name, len(self.keys))
@@ -171,13 +171,13 @@ class _Layer:
         return key
 
     def once(self, thing: object) -> Any:
-        """Return the key of a thing that tasks share: workers that need it pass it on to each other."""
+        """Return the key of an object shared by tasks, passed between workers on demand."""
         key = (self.name, "shared")
         self._tasks.setdefault(key, (_itself, thing))
         return key
 
     def delayed(self, keys: Sequence[Any] | None = None) -> list[Any]:
-        """Return tasks as delayed objects on one graph, all if none is named."""
+        """Return tasks as delayed objects on a common graph, by default all."""
         from dask.delayed import Delayed
         from dask.highlevelgraph import HighLevelGraph
 
@@ -198,7 +198,7 @@ def _call(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 def _blocks(array: Any) -> Any:
-    """Return the blocks of a Dask array; to optimize the graph of one that a cluster keeps would lose the futures."""
+    """Return the blocks of a Dask array, without graph optimization, which would lose futures of a cluster."""
     return array.to_delayed(optimize_graph=False)
 
 
@@ -219,7 +219,7 @@ def _combined(combine: Callable[[Any, Any], Any], results: list[Any]) -> Any:
 
 
 def _computed(*delayed: object) -> Any:
-    """Return what Dask computes; partitions that cannot be read, as of files that vanish or are cut off, in words."""
+    """Return the computed results of Dask; unreadable partitions raise an error in words."""
     try:
         return _dask().compute(*delayed)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What a user gives for rows, as a source of chunks: Parquet files, memory maps, arrays and DataFrames."""
+"""Input rows as a source of chunks: Parquet files, memory maps, arrays and DataFrames."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ParquetRows(RowSource):
         return {name: value for name, value in self.__dict__.items() if name != "_open"}
 
     def read(self, chunk: int, positions: Sequence[int]) -> Any:
-        """Return columns of some row groups: an array where all are of one float type and complete."""
+        """Return columns of some row groups: an array for complete columns of equal float type."""
         number, groups, _ = self._chunks[chunk]
         assert self.columns is not None
         names = [self.columns[j] for j in positions]
@@ -100,7 +100,7 @@ class ParquetRows(RowSource):
         return table.to_pandas(ignore_metadata=False)[names].reset_index(drop=True)
 
     def whole_column(self, position: int) -> pd.Series:
-        """Return a single column of all rows, as pandas reads it from the files."""
+        """Return a single column of all rows, read by pandas from the files."""
         arrow = optional_module("pyarrow", "Parquet files need pyarrow.", "parquet", InvalidInputError)
         assert self.columns is not None
         name, parts = self.columns[position], []
@@ -118,7 +118,7 @@ class ParquetRows(RowSource):
 
 
 def _opened(path: Path) -> Any:
-    """Return a Parquet file, or say what is wrong with it."""
+    """Return an opened Parquet file, or raise an error with the reason."""
     parquet = optional_module("pyarrow.parquet", "Parquet files need pyarrow.", "parquet", InvalidInputError)
     with _in_words(path):
         return parquet.ParquetFile(path)
@@ -126,7 +126,7 @@ def _opened(path: Path) -> Any:
 
 @contextmanager
 def _in_words(path: Path) -> Iterator[None]:
-    """Turn what a damaged, vanished or other file raises into one sentence with the name."""
+    """Translate errors of a damaged, vanished or foreign file into a sentence with the name."""
     try:
         yield
     except (OSError, ValueError, EOFError) as error:  # errors of Arrow are one or the other
@@ -140,7 +140,7 @@ def _in_words(path: Path) -> Iterator[None]:
 
 
 def _together(groups: list[tuple[int, int, int]], most: int) -> list[tuple[int, list[int], int]]:
-    """Return chunks of neighboring row groups of a single file, as long as they stay below ``most`` rows."""
+    """Return chunks of neighboring row groups of a single file, up to ``most`` rows."""
     chunks: list[tuple[int, list[int], int]] = []
     for number, group, size in groups:
         if chunks and chunks[-1][0] == number and chunks[-1][2] + size <= most:
@@ -151,7 +151,7 @@ def _together(groups: list[tuple[int, int, int]], most: int) -> list[tuple[int, 
 
 
 def _files(path: Any) -> list[Path]:
-    """Return the files that are meant."""
+    """Return the requested files."""
     if not isinstance(path, (str, Path)):
         return [Path(one) for one in path]
     found = Path(path)
@@ -177,7 +177,7 @@ class MappedFile(NamedTuple):
 
     @classmethod
     def of(cls, data: object) -> MappedFile | None:
-        """Return where a map read only lies; None for other arrays, and for layouts with gaps between rows."""
+        """Return the location of a read-only map; None for other arrays, and for layouts with gaps between rows."""
         if not isinstance(data, np.memmap) or getattr(data, "mode", None) != "r" or data.filename is None:
             return None
         whole = getattr(data, "_mmap", None)
@@ -256,7 +256,7 @@ class ArrayRows(RowSource):
         return part if list(positions) == list(range(self.n_columns)) else part[:, list(positions)]
 
     def whole(self, used: Sequence[int]) -> Any:
-        """Return the data, which are in memory unless they are a map."""
+        """Return the data, in memory unless a map."""
         return super().whole(used) if isinstance(self._data, np.memmap) else self._data
 
     def without(self, name: object) -> ArrayRows:
@@ -311,7 +311,7 @@ def open_rows(X: object, *, chunk_rows: int | None = None, n_threads: int = 1) -
 
 
 def with_target(X: object, y: Any) -> tuple[RowSource, Any]:
-    """Return rows in chunks and their target, which may be the name of one of their columns."""
+    """Return rows in chunks with their target, possibly given as a column name."""
     source = open_rows(X)
     if not isinstance(y, str):
         if isinstance(source, DaskRows):

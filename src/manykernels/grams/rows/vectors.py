@@ -1,4 +1,4 @@
-"""Vectors with an entry a row whose parts stay with the rows: NumPy's arithmetic makes terms, computed there."""
+"""Vectors with an entry per row and parts beside the rows: NumPy arithmetic builds terms for remote evaluation."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ ENTRY_BY_ENTRY = {np.where, np.clip, np.zeros_like, np.ones_like, np.full_like}
 
 
 class Held:
-    """Parts of a vector, one a chunk: names that a scheduler knows them by, or small things that travel."""
+    """Parts of a vector, a part per chunk: keys of a scheduler, or small local objects."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = tuple(parts)
 
 
 class Term:
-    """A function of other terms, of held parts and of numbers; computed by the tasks that need it."""
+    """Function of other terms, of stored parts and of numbers; computed by the dependent tasks."""
 
     def __init__(self, function: Callable[..., Any], arguments: Sequence[Any], options: dict[str, Any]) -> None:
         self.function, self.arguments, self.options = function, tuple(map(_term, arguments)), options
 
 
 class Program:
-    """Terms in an order in which they can be computed from the held parts of a chunk, each of them once."""
+    """Terms in an order of computation from the stored parts of a chunk, without repetition."""
 
     def __init__(self) -> None:
         self.held: list[Held] = []
@@ -42,14 +42,14 @@ class Program:
 
     @classmethod
     def of(cls, vectors: Sequence[Any]) -> tuple[Program, list[Held]]:
-        """Return what computes vectors, ready to travel, and the held parts that it begins with."""
+        """Return the serializable program of vectors, with the required stored parts."""
         program = cls()
         program._wanted = [program._place(_term(vector)) for vector in vectors]
         held, program.held, program._places = program.held, [], {}
         return program, held
 
     def _place(self, term: Any) -> int:
-        """Return the number of the step that computes a term."""
+        """Return the step number of a term."""
         if id(term) in self._places:
             return self._places[id(term)]
         if isinstance(term, Held):
@@ -103,7 +103,7 @@ class RowVector(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int]:
-        """One entry a row."""
+        """An entry per row."""
         return (self.source.n_rows,)
 
     def __len__(self) -> int:
@@ -121,11 +121,11 @@ class RowVector(NDArrayOperatorsMixin):
         return np.concatenate(list(self.source.map(_itself, None, [self])))
 
     def held(self) -> RowVector:
-        """Return the same vector computed now, the parts kept where they are."""
+        """Return the vector computed now, with parts stored in place."""
         return self.source.hold(_itself, None, [self])
 
     def copy(self) -> RowVector:
-        """Return one that changes apart from this one."""
+        """Return an independent copy."""
         return RowVector(self.source, self.term)
 
     def starts(self) -> RowVector:
@@ -202,7 +202,7 @@ def _sums(*parts: Array) -> list[float]:
 
 
 def _term(value: object) -> Any:
-    """Return what a vector stands for at present: it may be added to later."""
+    """Return the present term of a vector, which may change later."""
     return value.term if isinstance(value, RowVector) else value
 
 
@@ -223,7 +223,7 @@ def on_rows(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 def held(vector: object) -> Any:
-    """Return a vector that holds what it stands for: an array does."""
+    """Return a vector with a computed value; an array is one already."""
     return vector.held() if isinstance(vector, RowVector) else vector
 
 

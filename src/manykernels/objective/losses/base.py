@@ -100,7 +100,7 @@ class Loss(abc.ABC):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What solvers may ask of the loss, derived from the data."""
+        """Capabilities of the loss for solvers, derived from the data."""
         linear = self.piecewise_linear and self.kink == 0
         found = {
             Capability.CURVED_CONJUGATE: self.conjugate_form != "kinked",
@@ -113,7 +113,7 @@ class Loss(abc.ABC):
 
     @property
     def score_unit(self) -> float:
-        """Scale of ``z`` on which the loss bends."""
+        """Scale of ``z`` of the curvature of the loss."""
         return 1.0
 
     @abc.abstractmethod
@@ -136,7 +136,7 @@ class Loss(abc.ABC):
         return self
 
     def refusal_of_constant(self, y: Array) -> str:
-        """Return why no finite constant fits the targets best, in words; empty if one does."""
+        """Return the reason why no finite constant is optimal, in words; empty if one is."""
         return ""
 
     def bind(self, y: Array, weight: Array) -> BoundLoss:
@@ -200,7 +200,7 @@ class Loss(abc.ABC):
 
     @abc.abstractmethod
     def conjugate_derivative(self, y: Array, r: Array) -> Array:
-        """``d l*(y, -r) / dr`` (N,), that is ``-z``; with ``sign(0) = 0`` in the part ``kink * |r|``."""
+        """``d l*(y, -r) / dr`` (N,), equal to ``-z``; with ``sign(0) = 0`` in the part ``kink * |r|``."""
 
     @abc.abstractmethod
     def conjugate_second_derivative(self, y: Array, r: Array) -> Array:
@@ -284,7 +284,7 @@ def root_of_slope(slope: Callable[[float], float], lo: float, hi: float, unit: f
 
 
 def root_between(slope: Callable[[float], float], lo: float, hi: float, unit: float) -> float:
-    """Return a root between two points, or the end beyond which it is."""
+    """Return a root between two points, or the nearer end."""
     if not slope(lo) < 0 or lo >= hi:
         return lo
     if not slope(hi) > 0:
@@ -307,7 +307,7 @@ class QuadraticConjugate(Loss):
 
     @property
     def curvature_bound(self) -> float:
-        """One over the curvature of the conjugate; infinite where that is piecewise linear."""
+        """The inverse curvature of the conjugate; infinite if piecewise linear."""
         return 1.0 / self.curvature if self.curvature else np.inf
 
     def _conjugate_inside(self, y: Array, r: Array) -> Array:
@@ -325,7 +325,7 @@ class QuadraticConjugate(Loss):
 
 
 class PiecewiseLinear(QuadraticConjugate):
-    """A loss without curvature: the slopes are the ends of the box beyond the kink, and zero before it."""
+    """A loss without curvature: the slopes are the ends of the box beyond the kink, and zero before."""
 
     smooth: ClassVar[bool] = False
 
@@ -366,7 +366,7 @@ class ClassificationLoss(Loss):
         return target
 
     def refusal_of_constant(self, y: Array) -> str:
-        """One class has the best constant infinity, or none that is the best."""
+        """For a single class the best constant is infinite or undefined."""
         if y.min() < y.max():
             return ""
         return f"Every label is {y[0]:+g}: with one class and an intercept there is nothing to learn"
@@ -383,7 +383,7 @@ class RegressionLoss(Loss):
 
 
 def float_vector(y: ArrayLike) -> Array:
-    """Return ``y`` as a fresh float64 vector, or say what it is instead."""
+    """Return ``y`` as a fresh float64 vector, or raise an error with the actual form."""
     try:
         target = np.array(y, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -414,7 +414,7 @@ PAIRS = {"dual_bounds", "dual_interval"}
 
 
 class LossOnRows:
-    """A loss of vectors that stay with their rows: the methods are applied there."""
+    """A loss of vectors beside their rows, with methods applied in place."""
 
     def __init__(self, loss: Loss) -> None:
         self._loss = loss
@@ -429,7 +429,7 @@ class LossOnRows:
         return repr(self._loss)
 
     def bind(self, y: Any, weight: Any) -> SampleSum:
-        """Return the loss as a function of the scores of all rows, whose vectors are added alike."""
+        """Return the loss as a function of the scores of all rows, with distributed vectors."""
         return SampleSum(self, y, weight)
 
     def conjugate_of(self, y: RowVector) -> Callable[[Any], Any]:
@@ -437,7 +437,7 @@ class LossOnRows:
         return partial(self.conjugate, y)
 
     def check_target(self, y: RowVector) -> RowVector:
-        """Return targets as numbers, every part checked where it is."""
+        """Return targets as numbers, with parts checked in place."""
         return on_rows(partial(_checked, self._loss), y).held()
 
     def refusal_of_constant(self, y: RowVector) -> str:
@@ -445,7 +445,7 @@ class LossOnRows:
         return self._loss.refusal_of_constant(np.array([y.min(), y.max()]))
 
     def best_intercept(self, y: RowVector, f: RowVector, weight: RowVector) -> float:
-        """Return the constant that fits best without other scores, as ``f = 0`` is."""
+        """Return the best constant without other scores, for ``f = 0``."""
         if self._loss.task == "classification":  # two samples, each with the weight of its class
             classes = np.array([float(weight[y < 0].sum()), float(weight[y > 0].sum())])
             return self._loss.best_intercept(np.array([-1.0, 1.0]), np.zeros(2), classes)
@@ -459,7 +459,7 @@ class LossOnRows:
 
 
 def rows_weight(y: Any, weight: Any) -> Any:
-    """Return positive sample weights beside the rows of a target, ones if there are none."""
+    """Return positive sample weights beside the rows of a target, ones by default."""
     weight = (np.ones_like(y) if weight is None else on_rows(_numbers, y.source.vector(weight))).held()
     if not weight.min() > 0 or not np.isfinite(weight.max()):
         raise InvalidInputError("sample_weight must be positive and finite numbers.")
@@ -467,7 +467,7 @@ def rows_weight(y: Any, weight: Any) -> Any:
 
 
 def _one_of(function: Callable[..., Any], at: int, *parts: Array) -> Array:
-    """Return one of the two vectors that a method of a loss returns."""
+    """Return a component of the pair returned by a method of a loss."""
     return np.asarray(function(*parts)[at])
 
 

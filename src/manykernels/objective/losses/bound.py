@@ -51,7 +51,7 @@ class BoundLoss(ScoreFunction):
     basis: Array | None = None
 
     def smoothed(self, mu: float | Array, center: float | Array = 0.0) -> ScoreFunction:
-        """Return the loss as minimizers read it: smoothed by ``mu`` around a center where it has kinks."""
+        """Return the loss for minimizers: kinks are smoothed by ``mu`` around a center."""
         return self
 
     def conjugate(self, rho: Array) -> float:
@@ -59,32 +59,32 @@ class BoundLoss(ScoreFunction):
         return self.conjugate_at(rho, 1.0, rho)
 
     def conjugate_at(self, rho: Array, scale: float, z: Array) -> float:
-        """``L*(-scale rho)``; where it is known at gradients only, at a share of that at the scores ``z``."""
+        """``L*(-scale rho)``; if known at gradients only, at a share of the gradient at the scores ``z``."""
         return float(np.sum(self.conjugate_parts(rho, scale, z)))
 
     @abc.abstractmethod
     def largest(self, z: Array, shift: float | Array) -> float:
-        """Return an upper bound of ``L`` at scores that differ from ``z`` by at most ``shift``."""
+        """Return an upper bound of ``L`` at scores within ``shift`` of ``z``."""
 
     def balanced(self, rho: Array, *, sums: bool) -> Array:
-        """Return coefficients near slopes, of zero sum if ``sums``, whose part in the domain is `inside`."""
+        """Return coefficients near slopes, of zero sum if ``sums``, with the domain part `inside`."""
         return rho
 
     def inside(self, rho: Array) -> Array:
-        """Return balanced coefficients that rounding may have left outside the domain, inside."""
+        """Return balanced coefficients moved inside the domain after rounding."""
         return rho
 
     @abc.abstractmethod
     def parts(self, z: Array) -> Any:
-        """Return what ``L(z)`` is the sum of: (N,), or a single number."""
+        """Return the summands of ``L(z)``: (N,), or a single number."""
 
     @abc.abstractmethod
     def conjugate_parts(self, rho: Array, scale: float, z: Array) -> Any:
-        """Return what ``L*(-scale rho)`` is the sum of; ``z`` are scores behind ``rho`` where there are such."""
+        """Return the summands of ``L*(-scale rho)``; ``z`` are scores behind ``rho`` if available."""
 
     @abc.abstractmethod
     def inner(self, z: Array, rho: Array) -> Any:
-        """Return the parts of the inner product that belong to `parts`."""
+        """Return the parts of the inner product matching `parts`."""
 
     @abc.abstractmethod
     def feasible(self, rho: Array, *, sums: bool) -> Array:
@@ -92,14 +92,14 @@ class BoundLoss(ScoreFunction):
 
     @abc.abstractmethod
     def best_intercepts(self) -> Any:
-        """Return the constant scores, a single number or (T,), that fit best."""
+        """Return the best constant scores, a single number or (T,)."""
 
     @abc.abstractmethod
     def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
-        """Return the dual coefficients of constant scores: of all that fit, the smallest, of zero sum if ``sums``."""
+        """Return the smallest dual coefficients of constant scores, of zero sum if ``sums``."""
 
     def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterable[tuple[Array, Array]]:
-        """Return dual coefficients that may prove a model's value, and scores behind them, the likeliest first."""
+        """Return candidate dual coefficients for the certificate, with scores, the likeliest first."""
         return [(self.feasible(rho, sums=sums), z)]
 
     def in_domain(self, rho: Array) -> Array:
@@ -139,7 +139,7 @@ class BoundLoss(ScoreFunction):
         return z
 
     def proves(self, rho: Array) -> bool:
-        """Return whether coefficients are orthogonal to the free directions up to rounding: others prove no bound."""
+        """Return whether coefficients are orthogonal to the free directions up to rounding, as needed for a bound."""
         if self.basis is None:
             return True
         return float(np.abs(self.basis.T @ rho).max(initial=0.0)) <= NEARLY * float(np.linalg.norm(rho))
@@ -164,7 +164,7 @@ def conjugate_between(inside: Callable[[Array, Array], Array], y: Array, lo: Arr
 
 
 def _slack(end: Array) -> Array:
-    """Overshoot of one end of the dual box that counts as rounding."""
+    """Rounding tolerance at an end of the dual box."""
     return DOMAIN_SLACK * np.maximum(1.0, np.where(np.isfinite(end), np.abs(end), 0.0))
 
 
@@ -181,7 +181,7 @@ class SampleSum(BoundLoss):
 
     @property
     def entry_weight(self) -> Array:
-        """Sample weights as they multiply entries of scores."""
+        """Sample weights in the shape of entries of scores."""
         return self.weight
 
     @property
@@ -221,14 +221,14 @@ class SampleSum(BoundLoss):
         return SampleCurvature(self.entry_weight * lifted(self.each.second_derivative(self.y, z)))
 
     def smoothed(self, mu: float | Array, center: float | Array = 0.0) -> ScoreFunction:
-        """Return the loss itself if it is smooth, else smoothed by ``mu``; refuse what has another form."""
+        """Return a smooth loss unchanged, else smoothed by ``mu``; reject other forms."""
         if self.each.smooth:
             return self
         check_smoothable(self.each)
         return Smoothed(self, mu, center) if np.min(mu) > 0 else self
 
     def largest(self, z: Array, shift: float | Array) -> float:
-        """Return the sum of what every loss can be: it is convex, so it is largest at an end."""
+        """Return the sum of the maxima of all losses, attained at ends by convexity."""
         if np.max(shift) <= 0:
             return self.value(z)
         return self.total(np.maximum(*(self.each.value(self.y, z + sign * shift) for sign in (-1.0, 1.0))))
@@ -252,7 +252,7 @@ class SampleSum(BoundLoss):
 
     @cached_property
     def box(self) -> tuple[Array, Array]:
-        """Ends of the box of ``rho``: ``s`` times that of the loss."""
+        """Ends of the box of ``rho``: ``s`` times the box of the loss."""
         lo, hi = (self.entry_weight * end for end in self.each.dual_bounds(self.y))
         for end in (lo, hi):
             if isinstance(end, np.ndarray):
@@ -264,7 +264,7 @@ class SampleSum(BoundLoss):
         return self.between(rho, *self.box, sums=sums)
 
     def between(self, rho: Array, low: Array, high: Array, *, sums: bool) -> Array:
-        """Return the nearest coefficients between these that free directions, or an intercept, allow."""
+        """Return the nearest coefficients inside the box orthogonal to free directions or the intercept."""
         if self.basis is not None:
             return project_box_orthogonal(rho, low, high, self.basis)
         return project_box_hyperplane(rho, low, high) if sums else np.clip(rho, low, high)
@@ -279,7 +279,7 @@ class SampleSum(BoundLoss):
         return nearest if self.basis is None else chain(nearest, self._corner_candidates(rho, z))
 
     def _corner_candidates(self, rho: Array, z: Array) -> Iterator[tuple[Array, Array]]:
-        """Yield the coefficients nearest to ``rho`` that stay at corners of the conjugate, if any is there."""
+        """Yield the coefficients nearest to ``rho`` at corners of the conjugate, if any."""
         if (kept := self._kept_at_corners(rho)) is not None:
             yield self.between(rho, *kept, sums=False), z
 
@@ -293,7 +293,7 @@ class SampleSum(BoundLoss):
         return (low, high) if any_there else None
 
     def balanced(self, rho: Array, *, sums: bool) -> Array:
-        """Return coefficients whose larger side is scaled down."""
+        """Return coefficients with the larger side scaled down."""
         return balance(rho) if sums else rho
 
     def inside(self, rho: Array) -> Array:
@@ -312,12 +312,12 @@ class SampleSum(BoundLoss):
     # --- rounding ----------------------------------------------------------------------------------------------------
 
     def primal_rounding(self, problem: Sizes, model: tuple[Array, Array, float | Array], f: Array, t: Array) -> float:
-        """Return what scores that are off by rounding add to the loss, and norms to the penalty."""
+        """Return the effect of rounding of scores on the loss, and of norms on the penalty."""
         rho, d, b = model
         return primal_rounding(problem, rho, d, f, float(b), t, self.loss.value(self.y, f + b))
 
     def dual_rounding(self, problem: Sizes, rho: Array, signed: Array, conjugates: Array | float, z: Array) -> float:
-        """Return what the sums and the norms may be off by, and what coefficients of exactly zero sum would cost."""
+        """Return the rounding errors of sums and norms, and the cost of an exactly zero sum."""
         summed = inner(np.abs(self.y) + np.abs(z), np.abs(rho)) + float(np.abs(conjugates).sum())
         moved = self._balancing(rho, conjugates, z) if problem.fit_intercept else 0.0
         return dual_rounding(problem, rho, signed, summed) + moved
@@ -355,7 +355,7 @@ class OutputSum(SampleSum):
 
     @cached_property
     def outputs(self) -> Sequence[SampleSum]:
-        """The sums of the single outputs; of one coupled loss the whole."""
+        """The sums of the single outputs; for a coupled loss the whole."""
         if self.loss.coupled:
             return (self,)
         return tuple(SampleSum(self.each, np.ascontiguousarray(column), self.weight) for column in self.y.T)
@@ -378,7 +378,7 @@ class OutputSum(SampleSum):
         return super().curvature_bound(z)
 
     def largest(self, z: Array, shift: float | Array) -> float:
-        """Return the sum of what every loss can be, of a coupled one by how steeply it can rise."""
+        """Return the sum of the maxima of all losses, for a coupled loss by the Lipschitz constant."""
         if self.loss.coupled:
             most = np.maximum(np.broadcast_to(shift, z.shape).max(axis=1), 0.0)
             return self.value(z) + self.loss.steepness * float(self.weight @ most)
@@ -388,7 +388,7 @@ class OutputSum(SampleSum):
         return (z * rho).sum(axis=1)
 
     def feasible(self, rho: Array, *, sums: bool) -> Array:
-        """Return coefficients in the domain of the loss, of a coupled one slopes at scores near those behind them."""
+        """Return coefficients in the domain of the loss, for a coupled loss slopes at nearby scores."""
         if self.basis is None:
             return self.loss.feasible(self.y, rho, self.weight, sums=sums)
         if self.loss.coupled:
@@ -396,7 +396,7 @@ class OutputSum(SampleSum):
         return self.between(rho, *self.box, sums=sums)
 
     def _kept_at_corners(self, rho: Array) -> tuple[Array, Array] | None:
-        """Return the same; None for a coupled loss, whose conjugate has no corners."""
+        """Return the coefficients kept at corners; None for a coupled loss without corners."""
         return None if self.loss.coupled else super()._kept_at_corners(rho)
 
     def between(self, rho: Array, low: Array, high: Array, *, sums: bool) -> Array:
@@ -409,7 +409,7 @@ class OutputSum(SampleSum):
         return self.loss.feasible(self.y, rho, self.weight, sums=False)
 
     def balanced(self, rho: Array, *, sums: bool) -> Array:
-        """Return columns whose larger sides are scaled down, of a coupled loss coefficients in the domain."""
+        """Return columns with the larger sides scaled down, for a coupled loss coefficients in the domain."""
         if self.loss.coupled:
             return self.feasible(rho, sums=sums)
         return np.array([balance(column) for column in rho.T]).T if sums else rho
@@ -418,14 +418,14 @@ class OutputSum(SampleSum):
         return rho if self.loss.coupled else super().inside(rho)
 
     def _balancing(self, rho: Array, conjugates: Array | float, z: Array) -> float:
-        """Return the same; 0 for a coupled loss, whose targets are labels, none far."""
+        """Return the cost of balancing; 0 for a coupled loss on labels."""
         return 0.0 if self.loss.coupled else super()._balancing(rho, conjugates, z)
 
     def best_intercepts(self) -> Array:
         return self.loss.best_intercepts(self.y, np.zeros(self.y.shape), self.weight)
 
     def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
-        """Return the gradient with another sign; at kinks the smallest coefficients that fit."""
+        """Return the negative gradient; at kinks the smallest valid coefficients."""
         z = np.broadcast_to(b, self.y.shape).astype(np.float64)
         if self.each.smooth:
             return self.feasible(-self.gradient(z), sums=sums)
@@ -460,7 +460,7 @@ class CoupledLossBound(BoundLoss):
         return SampleCurvature(hazards + FLOOR * float(hazards.mean()))
 
     def largest(self, z: Array, shift: float | Array) -> float:
-        """Return the loss and how steeply it can rise."""
+        """Return the loss and the Lipschitz constant."""
         return self.value(z) + self.steepness * max(float(np.max(shift)), 0.0)
 
     @abc.abstractmethod
@@ -496,7 +496,7 @@ class CoupledLossBound(BoundLoss):
         return float(z @ rho)
 
     def feasible(self, rho: Array, *, sums: bool) -> Array:
-        """Return coefficients less their mean in every group, which is what a linear projection can do."""
+        """Return coefficients centered in every group, a linear projection."""
         return self.centered(rho)
 
     def best_intercepts(self) -> float:
@@ -504,11 +504,11 @@ class CoupledLossBound(BoundLoss):
         return 0.0
 
     def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
-        """Return those of zero scores."""
+        """Return the coefficients of zero scores."""
         return -self.gradient(np.zeros(len(self.weight)))
 
     def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterator[tuple[Array, Array]]:
-        """Yield the dual point of the scores, and that of scores whose gradient comes closer to the coefficients."""
+        """Yield the dual point of the scores, and of scores with a gradient closer to the coefficients."""
         first = z if self.basis is None else self.best_along(z)
         yield -self.gradient(first), first
         behind = self._scores_behind(self.centered(rho), z)
@@ -517,7 +517,7 @@ class CoupledLossBound(BoundLoss):
             yield -self.gradient(behind), behind
 
     def _scores_behind(self, rho: Array, f: Array) -> Array:
-        """Return scores near ``f`` with ``grad L = -rho``, by damped Newton steps; ``f`` itself if that is far."""
+        """Return scores near ``f`` with ``grad L = -rho``, by damped Newton steps; ``f`` itself if too far."""
         missing = rho + self.gradient(f)
         size, unit = float(np.abs(missing).sum()), float(np.abs(rho).sum())
         if not EPS * unit < size < FAR * unit:
@@ -534,16 +534,16 @@ class CoupledLossBound(BoundLoss):
         return z
 
     def _sizes(self, f: Array) -> float:
-        """Return what the terms of the loss add up to in size."""
+        """Return the total size of the terms of the loss."""
         return float(self.weight @ (1.0 + np.abs(f)))
 
     def primal_rounding(self, problem: Sizes, model: tuple[Array, Array, float | Array], f: Array, t: Array) -> float:
-        """Return what scores that are off by rounding add to the loss, and norms to the penalty."""
+        """Return the effect of rounding of scores on the loss, and of norms on the penalty."""
         rho, d, _ = model
         errors = score_errors(problem, rho, d) + FEW * EPS * np.abs(f)
         summed = growth(problem.n_samples) * (self.value(f) + self._sizes(f))
         return coupled_primal_rounding(problem, rho, d, t, self.gradient(f) * errors, summed)
 
     def dual_rounding(self, problem: Sizes, rho: Array, signed: Array, conjugates: Array | float, z: Array) -> float:
-        """Return what the sums and the norms may be off by."""
+        """Return the rounding errors of sums and norms."""
         return dual_rounding(problem, rho, signed, abs(float(conjugates)) + self._sizes(z))

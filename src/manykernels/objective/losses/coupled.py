@@ -77,7 +77,7 @@ class RiskCurvature(curvature.Curvature):
         self.diagonal = layout.unsorted(self._sorted)
 
     def of_rows(self, rows: Positions, factors: Array) -> RiskCurvature:
-        """Return the Hessian as the rows estimate it, every standing for ``factors`` samples."""
+        """Return the Hessian estimated from the rows, each standing for ``factors`` samples."""
         spread = np.zeros(len(self._weights))
         spread[rows] = factors
         sorted_factors = spread[self._layout.order]
@@ -91,13 +91,13 @@ class RiskCurvature(curvature.Curvature):
 
     @property
     def terms(self) -> tuple[Array, Array, Any]:
-        """The hazards, and what sums over risk sets are made of."""
+        """The hazards, and the summands over risk sets."""
         own = self._layout
         places = own.order, own.event, own.group, own.starts, own.rest_starts, own.opens_at
         return self.diagonal[None], curvature.NO_SHARES, (*places, self._weights, self._both, self._mixed, self._rest)
 
     def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
-        """Return ``Z' H Z``, of fewer rows that of the risk sets of the rows; there is no intercept."""
+        """Return ``Z' H Z``, on fewer rows for the risk sets of the rows, without intercept."""
         rank = curvature.rank_of(operators)
         most = max(curvature.MOST_ENTRIES // rank, curvature.SAMPLE_PER_RANK * rank)
         index, weights = curvature.sampled_rows(self.diagonal, min(rows, most))
@@ -112,7 +112,7 @@ class RiskCurvature(curvature.Curvature):
         return used.gram_of(Z)
 
     def gram_of(self, Z: Array) -> Array:
-        """Return ``Z' H Z`` (r, r) for the rows of ``Z`` (n, r) at ``rows``, which are overwritten: there are many."""
+        """Return ``Z' H Z`` (r, r) for the rows of ``Z`` (n, r) at ``rows``, overwritten to save memory."""
         roots, found = np.sqrt(self._sorted[self._kept])[:, None], np.zeros((Z.shape[1], Z.shape[1]))
         for low in range(0, len(Z), BAND):
             scaled = roots[low : low + BAND] * Z[low : low + BAND]
@@ -130,7 +130,7 @@ class RiskCurvature(curvature.Curvature):
         return np.asarray(found)
 
     def _factors_of_sums(self) -> tuple[Array, tuple[Positions, Positions, Array]]:
-        """Return how much every sum over rows and those behind it counts, and which pairs of sums count how much."""
+        """Return the weights of sums over rows and all later rows, and the weights of pairs of sums."""
         layout, n = self._layout, len(self._kept)
         first = np.searchsorted(self._kept, layout.starts)
         second = np.searchsorted(self._kept, layout.rest_starts)
@@ -224,7 +224,7 @@ class RiskSets(RiskLayout, CoupledLossBound):
         return RiskCurvature(self, np.exp(logs - np.repeat(tops, [part.stop - part.start for part in self.slices])))
 
     def inverse_curvature(self, z: Array) -> RiskInverse:
-        """Return what inverts the Hessian on vectors that sum to zero in every stratum; zero elsewhere."""
+        """Return the inverse of the Hessian on vectors of zero sum in every stratum; zero elsewhere."""
         logs, totals, _ = self._totals(z)
         hit, others = self._at_risk(logs)
         with np.errstate(divide="ignore"):
@@ -273,7 +273,7 @@ class RiskSets(RiskLayout, CoupledLossBound):
         return float(self.size @ others) + float(tie)
 
     def centered(self, values: Array) -> Array:
-        """Return values (..., N) minus the means of the strata; zero for samples that are compared with nobody."""
+        """Return values (..., N) minus the means of the strata; zero for samples without comparisons."""
         if len(self.compared) == 1:  # without a copy of the columns
             inside = self.groups()[:, 0]
             return np.asarray((values - (values @ inside / inside.sum())[..., None]) * inside)
@@ -283,7 +283,7 @@ class RiskSets(RiskLayout, CoupledLossBound):
         return found
 
     def groups(self) -> Array:
-        """Return indicators (N, K) of the samples of every stratum that are compared with others."""
+        """Return indicators (N, K) of the compared samples of every stratum."""
         found = np.zeros((len(self.order), len(self.compared)))
         for k, samples in enumerate(self.compared):
             found[samples, k] = 1.0
@@ -297,7 +297,7 @@ class CoupledLoss(abc.ABC):
     ----------
     name : str
     task : str
-        What the target is.
+        The kind of target.
     """
 
     name: ClassVar[str]
@@ -319,7 +319,7 @@ class CoupledLoss(abc.ABC):
 
     @abc.abstractmethod
     def check_target(self, y: ArrayLike) -> Array:
-        """Return the target as float64 (N,), or raise ``InvalidInputError`` saying what cannot be used."""
+        """Return the target as float64 (N,), or raise ``InvalidInputError`` with the invalid values."""
 
     def refusal_of_constant(self, y: Array) -> str:
         """Return nothing: there is no constant.

@@ -36,7 +36,7 @@ NO_RISKS = (NO_PLACES, np.zeros(0, bool), NO_PLACES, NO_PLACES, NO_PLACES, np.ze
 
 @compiled(fastmath=FAST)
 def add_curved(weights: Array, shares: Array, risks: Any, image: Array, out: Array) -> None:
-    """Add ``H x`` to ``out`` for a change of scores ``image``, both (T, N); the rest is that of `Curvature.terms`."""
+    """Add ``H x`` to ``out`` for a change of scores ``image``, both (T, N), apart from `Curvature.terms`."""
     for t in range(image.shape[0]):
         own, x, target = weights[t], image[t], out[t]
         for i in range(x.size):
@@ -79,7 +79,7 @@ class Shares:
     diagonal: Array
 
     def product(self, V: Array) -> Array:
-        """Return what is between blocks times coordinates (r, T - 1) of factors."""
+        """Return the coupling between blocks times coordinates (r, T - 1) of factors."""
         right, basis = np.ascontiguousarray(V, dtype=self.rows.dtype), self.basis.astype(self.rows.dtype)
         total, step = np.zeros_like(right), max(TILE_ENTRIES // self.rows.shape[1], 1)
         for low in range(0, len(self.rows), step):
@@ -109,7 +109,7 @@ class Curvature(abc.ABC):
 
     @property
     def terms(self) -> tuple[Array, Array, Any]:
-        """What compiled loops read of ``H`` (`add_curved`): the diagonal (T, N), shares of outputs, sums at risk."""
+        """Terms of ``H`` for compiled loops (`add_curved`): the diagonal (T, N), shares of outputs, sums at risk."""
         return np.ascontiguousarray(np.atleast_2d(self.diagonal.T)), NO_SHARES, NO_RISKS
 
     @property
@@ -124,11 +124,11 @@ class Curvature(abc.ABC):
 
     @property
     def definite(self) -> bool:
-        """Whether models made from it are bounded: not where some separate scores have no curvature."""
+        """Whether quadratic models are bounded: no separate scores without curvature."""
         return True
 
     def plus(self, share: float, other: Curvature) -> Curvature:
-        """Return the curvature and a share of another; itself where it is definite without."""
+        """Return the curvature plus a share of another; unchanged if definite."""
         return self
 
     @abc.abstractmethod
@@ -147,7 +147,7 @@ class Curvature(abc.ABC):
         """
 
     def hessian(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> tuple[Array, Shares | None]:
-        """Return `gram`, and what acts between outputs: blocks are then those of the coordinates of `Shares`."""
+        """Return `gram`, and the coupling of outputs, with blocks in the coordinates of `Shares`."""
         return self.gram(operators, rows, intercept=intercept), None
 
 
@@ -225,7 +225,7 @@ class OutputCurvature(Curvature):
 
     @property
     def terms(self) -> tuple[Array, Array, Any]:
-        """The diagonal, and probabilities, whose mean of a change is no change."""
+        """The diagonal, and probabilities for the invariance to the mean change."""
         return np.ascontiguousarray(self.diagonal.T), np.ascontiguousarray(self.p.T), NO_RISKS
 
     def product(self, x: Array) -> Array:
@@ -242,7 +242,7 @@ class OutputCurvature(Curvature):
         return SampleCurvature(alone).gram(operators, rows, intercept=intercept)
 
     def hessian(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> tuple[Array, Shares | None]:
-        """Return blocks of ``diag(p) - p p'``, and what is between them, from about so many of the rows; unbiased."""
+        """Return blocks of ``diag(p) - p p'``, and the coupling, from about a number of rows; unbiased."""
         spread = 1.0 - (self.p**2).sum(axis=1)
         index, weights = sampled_rows(self.weight * spread, rows)
         ratios, p = weights / spread[index], self.p[index]  # sample weights over chances
@@ -293,14 +293,14 @@ def _scaled_rows(
 
 
 def sampled_rows(curvatures: Array, rows: int) -> tuple[Array, Array]:
-    """Return about ``rows`` rows with weights whose sums are those of the curvatures on average; always the same."""
+    """Return about ``rows`` rows with weights of the right expected curvature sums, deterministically."""
     weights = sampled_weights(curvatures, rows)
     chosen = np.flatnonzero(weights)
     return chosen, weights[chosen]
 
 
 def sampled_weights(curvatures: Any, rows: int) -> Any:
-    """Return the weights of all rows, here or beside the rows; zero for those not chosen."""
+    """Return the weights of all rows, local or beside the rows; zero for rows outside the sample."""
     curved, total = sums(curvatures > 0, curvatures)
     if curved <= rows:
         return curvatures

@@ -52,26 +52,26 @@ class SharedLoss(abc.ABC):
     @property
     @abc.abstractmethod
     def each(self) -> Loss:
-        """Loss of a single score: what is left of this one for a single target or two classes."""
+        """Loss of a single score: the equivalent for a single target or two classes."""
 
     @property
     def name(self) -> str:
-        """Name of the loss, by default that of a single score; and so on."""
+        """Name of the loss, by default the name of the single-score loss."""
         return self.each.name
 
     @property
     def task(self) -> str:
-        """What the target is."""
+        """The kind of target."""
         return self.each.task
 
     @property
     def entropic(self) -> bool:
-        """Whether the conjugate is its own barrier."""
+        """Whether the conjugate is a barrier."""
         return self.each.entropic
 
     @property
     def linear_dual(self) -> bool:
-        """Whether it is the squared loss or has the form, with curvature one."""
+        """Whether the loss is squared or of the form, with unit curvature."""
         return self.each.linear_dual and self.each.curvature == 1
 
     @property
@@ -81,12 +81,12 @@ class SharedLoss(abc.ABC):
 
     @property
     def smooth(self) -> bool:
-        """Whether it has derivatives everywhere, as the loss of a single score has."""
+        """Whether derivatives exist everywhere, by the single-score loss."""
         return self.each.smooth
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Bounded second derivatives; nothing else that solvers for a single target ask for."""
+        """Bounded second derivatives; no capabilities of single-target solvers."""
         return frozenset({Capability.BOUNDED_CURVATURE} if np.isfinite(self.curvature_bound) else set())
 
     def refusal_of_constant(self, y: Array) -> str:
@@ -99,7 +99,7 @@ class SharedLoss(abc.ABC):
 
     @abc.abstractmethod
     def check_target(self, y: Array) -> Array:
-        """Return ``y`` as float64 (N, T), or raise ``InvalidInputError`` saying what cannot be used."""
+        """Return ``y`` as float64 (N, T), or raise ``InvalidInputError`` with the invalid values."""
 
     def bind(self, y: Array, weight: Array) -> BoundLoss:
         """Return the loss as a function of the scores (N, T) of all samples."""
@@ -107,7 +107,7 @@ class SharedLoss(abc.ABC):
 
     @abc.abstractmethod
     def parts(self, y: Array, z: Array) -> Array:
-        """Return the parts that move on their own: the loss of every sample and target (N, T), coupled ones (N, 1)."""
+        """Return the independent parts: the loss of every sample and target (N, T), (N, 1) if coupled."""
 
     def value(self, y: Array, z: Array) -> Array:
         """Loss of every sample, (N,)."""
@@ -193,7 +193,7 @@ class Separable(SharedLoss):
 
 
 def _matrix(y: Array) -> Array:
-    """Return targets as a matrix, or say what they are instead."""
+    """Return targets as a matrix, or raise an error with the actual form."""
     targets = np.asarray(y)
     if targets.ndim != 2 or 0 in targets.shape:
         raise InvalidInputError(
@@ -227,7 +227,7 @@ def _exponentials(z: Array) -> tuple[Array, Array, Array]:
 
 
 def _softmax(z: Array) -> Array:
-    """Return probabilities (N, T): those of SciPy take several times as long for a few scores a sample."""
+    """Return probabilities (N, T), several times faster than SciPy for few scores per sample."""
     _, powers, total = _exponentials(z)
     powers /= total
     return powers.T
@@ -307,7 +307,7 @@ class Multinomial(SharedLoss):
         return -weight[:, None] * self.derivative(y, logs + shift)
 
     def scores_behind(self, y: Array, rho: Array, weight: Array) -> Array:
-        """Return scores ``log p`` whose slopes are ``-rho``, or near where a probability would not be positive."""
+        """Return scores ``log p`` with slopes ``-rho``, approximately for nonpositive probabilities."""
         return np.log(np.maximum((y > 0) - rho / weight[:, None], SMALLEST))
 
     def best_intercepts(self, y: Array, f: Array, weight: Array) -> Array:
@@ -322,7 +322,7 @@ class Multinomial(SharedLoss):
         powers = _exponentials(f)[1]
 
         def at(b: Array) -> tuple[float, Array]:
-            """Return the loss, less what scores ``f`` add, and the probabilities (T, N)."""
+            """Return the loss, less the contribution of scores ``f``, and the probabilities (T, N)."""
             with np.errstate(over="ignore", invalid="ignore"):  # of a step that is too long the value is no number
                 p = powers * np.exp(b - base)[:, None]
                 total = p.sum(axis=0)
@@ -358,7 +358,7 @@ class Multinomial(SharedLoss):
 
 
 def _balancing_sweep(z: Array, weight: Array, totals: Array) -> Array:
-    """Return changes (T,) of intercepts, each in turn the best one of the class: ``sum_i s_i p_ic`` is the total."""
+    """Return changes (T,) of intercepts by coordinate optimization: ``sum_i s_i p_ic`` reaches the total."""
     z, changes = z.copy(), np.zeros(z.shape[1])
     for c, total in enumerate(totals.tolist()):
         ahead = z[:, c] - logsumexp(np.delete(z, c, axis=1), axis=1)
@@ -369,7 +369,7 @@ def _balancing_sweep(z: Array, weight: Array, totals: Array) -> Array:
 
 
 def _rounded(weight: Array) -> float:
-    """Return sums of slopes that only rounding keeps from being zero."""
+    """Return sums of slopes that are zero up to rounding."""
     return max(ROUNDED, SUMMED * float(np.sqrt(len(weight)))) * float(weight.sum())
 
 
@@ -385,7 +385,7 @@ def _newton_step(p: Array, weight: Array, sums: Array, slope: Array) -> Array | 
 def _moved(
     at: Callable[[Array], tuple[float, Array]], b: Array, value: float, p: Array, step: Array, slope: float, unit: float
 ) -> tuple[Array, float, Array]:
-    """Return ``b``, value and probabilities after the longest halved step that gains; near the end the whole one."""
+    """Return ``b``, value and probabilities after the longest halving with a gain; near the optimum the full step."""
     near, length = -slope <= 1e-13 * max(abs(value), unit), 1.0
     for _ in range(MOST_HALVINGS):
         trial, there = at(b + length * step)

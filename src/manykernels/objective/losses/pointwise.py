@@ -181,7 +181,7 @@ class Squared(QuadraticConjugate, RegressionLoss):
         return z - y
 
     def second_derivative(self, y: Array, z: Array) -> Array:
-        """One."""
+        """The constant 1."""
         return np.ones(np.broadcast(y, z).shape)
 
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
@@ -314,7 +314,7 @@ class Quantile(PiecewiseLinear, RegressionLoss):
         return np.maximum(self.tau * (y - z), (self.tau - 1.0) * (y - z))
 
     def derivative(self, y: Array, z: Array) -> Array:
-        """``-tau`` below the target, ``1 - tau`` above it, 0 on it."""
+        """``-tau`` below the target, ``1 - tau`` above, 0 at the target."""
         return np.where(z < y, -self.tau, np.where(z > y, 1.0 - self.tau, 0.0))
 
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
@@ -331,7 +331,7 @@ FAR_BELOW = -700.0
 
 
 class LogLinkLoss(RegressionLoss):
-    """A loss whose score is the logarithm of the mean: half the deviance of a target, zero where the mean is exact."""
+    """A loss with the log mean as the score: half the deviance of a target, zero at the exact mean."""
 
     smooth: ClassVar[bool] = True
     entropic: ClassVar[bool] = True
@@ -342,7 +342,7 @@ class LogLinkLoss(RegressionLoss):
             return np.exp(z)
 
     def _refuse(self, target: Array, bad: Array, words: str) -> None:
-        """Say which targets the loss has no use for."""
+        """Raise an error with the targets invalid for the loss."""
         if bad.any():
             shown = np.unique(target[bad])[:5].tolist()
             raise InvalidInputError(
@@ -373,7 +373,7 @@ class Poisson(LogLinkLoss):
     support: ClassVar[str] = "non-negative"
 
     def check_target(self, y: ArrayLike) -> Array:
-        """Return counts or rates as float64 (N,); negative ones are refused."""
+        """Return counts or rates as float64 (N,); reject negative values."""
         target = super().check_target(y)
         self._refuse(target, target < 0, "counts, or rates, of zero or more")
         return target
@@ -441,7 +441,7 @@ class Gamma(LogLinkLoss):
     support: ClassVar[str] = "positive"
 
     def check_target(self, y: ArrayLike) -> Array:
-        """Return amounts as float64 (N,); zero and negative ones are refused."""
+        """Return amounts as float64 (N,); reject zero and negative values."""
         target = super().check_target(y)
         self._refuse(target, target <= 0, "amounts above zero")
         return target

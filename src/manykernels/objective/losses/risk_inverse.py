@@ -73,7 +73,7 @@ class StratumInverse:
 
 
 class RiskInverse:
-    """The inverse for all strata; zero for samples that are compared with nobody."""
+    """The inverse for all strata; zero for samples without comparisons."""
 
     def __init__(self, strata: list[StratumInverse]) -> None:
         self.strata = strata

@@ -32,7 +32,7 @@ SMOOTHING_STEPS = 20  # in search of a smoothing of a given error
 
 
 class ScoreFunction(abc.ABC):
-    """A convex function of the scores of all samples, (N,) or (N, T), as minimizers read it."""
+    """A convex function of the scores of all samples, (N,) or (N, T), for minimizers."""
 
     @abc.abstractmethod
     def value(self, z: Array) -> float:
@@ -48,7 +48,7 @@ class ScoreFunction(abc.ABC):
 
     @abc.abstractmethod
     def curvature_bound(self, z: Array) -> Curvature:
-        """Return a diagonal curvature for steps from far away, which none of the entries makes unbounded."""
+        """Return a bounded diagonal curvature for steps from far away."""
 
     @abc.abstractmethod
     def conjugate_at(self, rho: Array, scale: float, z: Array) -> float:
@@ -56,11 +56,11 @@ class ScoreFunction(abc.ABC):
 
     @property
     def outputs(self) -> Sequence[ScoreFunction]:
-        """The functions of the scores of every output, where these do not act on each other."""
+        """The functions of the scores of every output, for uncoupled outputs."""
         return (self,)
 
     def error(self, z: Array) -> float:
-        """Return what it adds to the gap of the loss that it stands for: nothing, unless it is smoothed."""
+        """Return the contribution to the gap of the original loss: zero unless smoothed."""
         return 0.0
 
 
@@ -137,7 +137,7 @@ class Smoothed(ScoreFunction):
 
 
 def check_smoothable(loss: Any) -> None:
-    """Refuse a loss that is neither smooth nor can be smoothed."""
+    """Reject a loss neither smooth nor smoothable."""
     if not (loss.smooth or loss.piecewise_linear):
         raise IncompatibleError(
             f"The {loss.name} loss is not smooth, and its conjugate is not '-y r + kink |r|' on a box: "

@@ -83,7 +83,7 @@ def check_survival(y: ArrayLike) -> Array:
 
 
 def check_event_name(name: str, what: str = "The field") -> None:
-    """Raise ``InvalidInputError`` for a name by which true means that the event was not seen."""
+    """Raise ``InvalidInputError`` for a name that suggests inverted events."""
     if CENSORED.fullmatch(name):
         raise InvalidInputError(
             f"{what} {name!r} is named after censored samples, but true has to mean that the event was seen. Invert "
@@ -160,7 +160,7 @@ def _times(time: ArrayLike) -> Array:
 
 
 def _kind(values: Array) -> str:
-    """Return what an array holds, in words."""
+    """Return the content of an array in words."""
     if values.dtype.kind != "O":
         return str(values.dtype)
     other = next(v for v in values.flat if not isinstance(v, Real) or isinstance(v, bool))
@@ -264,7 +264,7 @@ class RiskLayout:
         self._lay_out_terms(efron)
 
     def _lay_out_terms(self, efron: bool) -> None:
-        """One term for every group with events, or with Efron's correction one for every event."""
+        """Return a term per group with events, or with Efron's correction a term per event."""
         counts = np.add.reduceat(self.event.astype(np.intp), self.starts)
         steps = counts if efron else np.minimum(counts, 1)
         self.term_group: Positions = np.repeat(np.arange(len(counts)), steps)
@@ -284,7 +284,7 @@ class RiskLayout:
         return np.asarray(sums_at_risk(values, self.event, self.starts, self.opens))
 
     def sums_before(self, own: Array, own_of_hits: Array) -> Array:
-        """Return for every sorted sample the sum over groups before its own, and the part of its own, (N,)."""
+        """Return for every sorted sample the sum over earlier groups, and the part of the own group, (N,)."""
         return np.asarray(sums_before(own, own_of_hits, self.event, self.starts, self.opens))
 
     def sums_of_terms(self, terms: Array) -> Array:
@@ -326,7 +326,7 @@ def sums_at_risk(values: Array, event: NDArray[np.bool_], starts: Positions, ope
 def sums_before(
     own: Array, own_of_hits: Array, event: NDArray[np.bool_], starts: Positions, opens: NDArray[np.bool_]
 ) -> Array:
-    """Return for every sample the sum over the groups before its own, and what its own adds, (N,)."""
+    """Return for every sample the sum over earlier groups, and the contribution of the own group, (N,)."""
     found = np.empty(event.size)
     total = 0.0
     for g in range(starts.size):
@@ -396,6 +396,6 @@ def entropies(logs: Array, z: Array, event: NDArray[np.bool_], starts: Positions
 
 
 def _slices(new: NDArray[np.bool_]) -> list[slice]:
-    """Return the slices that begin where ``new`` is true."""
+    """Return the slices that begin at true entries of ``new``."""
     ends = np.r_[np.flatnonzero(new), len(new)]
     return [slice(int(start), int(stop)) for start, stop in pairwise(ends)]

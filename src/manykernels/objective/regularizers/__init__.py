@@ -1,4 +1,4 @@
-"""The regularizers by name, and mappings of kernels to them. A new one runs the whole shipped contract."""
+"""The regularizers by name, and mappings of kernels to regularizers. A new one runs the whole contract."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -76,7 +76,7 @@ def get_regularizer(regularizer: Penalty, strength: float | None = None, **param
 
 
 def _by_group(mapping: Mapping[Any, Any], strength: float | None, params: dict[str, Any]) -> PenaltyByGroup:
-    """Return the penalty of a mapping; parameters go to every name in it that has them."""
+    """Return the penalty of a mapping; parameters go to all names that accept them."""
     if strength is None:
         raise InvalidInputError("A mapping of kernels to penalties needs a strength, for instance strength=1.0.")
     lost = sorted(set(params) - set(parameters_of(mapping)))

@@ -1,4 +1,4 @@
-"""What every regularizer is: a convex, non-decreasing function of the vector of block norms, with the conjugate."""
+"""Base of regularizers: convex, nondecreasing functions of the vector of block norms, with the conjugate."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ class Regularizer:
             )
 
     def __init_subclass__(cls, **options: object) -> None:
-        """See once what a class lacks: penalties of it are made at every strength of a search."""
+        """Record the missing members of a class once, since searches create many instances."""
         super().__init_subclass__(**options)
         found = () if cls._defines("curve") else ESSENTIAL
         cls._lacking = tuple(name for name in found if not cls._defines(name))
 
     @classmethod
     def _defines(cls, name: str) -> bool:
-        """Whether a class has a separate member in place of the one that all regularizers have."""
+        """Return whether a class overrides a member of all regularizers."""
         return getattr(cls, name) is not getattr(Regularizer, name)
 
     # --- data -------------------------------------------------------------------------------------------------------
@@ -127,12 +127,12 @@ class Regularizer:
 
     @cached_property
     def unpenalized(self) -> Array:
-        """Positions of kernels without a penalty, which only a mapping can leave out."""
+        """Positions of unpenalized kernels, possible in mappings only."""
         return np.zeros(0, dtype=np.intp)
 
     @property
     def rests(self) -> bool:
-        """Whether it knows what stands in the place of no penalty, if any kernel has none."""
+        """Return whether substitutes for unpenalized kernels are set, if needed."""
         return True
 
     def resting_on(self, ridge: Array) -> Regularizer:
@@ -151,12 +151,12 @@ class Regularizer:
 
     @cached_property
     def inactive_below(self) -> Any:
-        """Kernels with ``u_m`` below it have zero weight: unless overridden, the coefficients of linear terms."""
+        """Threshold of ``u_m`` for zero weight: by default the coefficients of linear terms."""
         return 0.0 if self.curve is None else self.curve.linear
 
     @cached_property
     def capabilities(self) -> frozenset[Capability]:
-        """What solvers may ask of the regularizer, derived from the data and from the methods that it defines."""
+        """Capabilities of the regularizer for solvers, derived from the data and from overridden methods."""
         found = {can for name, can in OPTIONAL.items() if self._defines(name)}
         declared = {
             Capability.SELECTION: self.sparse,
@@ -183,14 +183,14 @@ class Regularizer:
 
     @property
     def _numbers(self) -> Curve:
-        """The curve of a regularizer that has one, from which all that it does not define itself follows."""
+        """The curve of the regularizer, the default source of all members."""
         if self.curve is None:
             raise IncompatibleError(f"The regularizer '{self.name}' has no curve from which this could be computed.")
         return self.curve
 
     @cached_property
     def formulas(self) -> Regularizer | Curve:
-        """What loops take values, conjugates and bounds from: the curve, unless a class has formulas of its own."""
+        """Source of values, conjugates and bounds in loops: the curve, or formulas of the class."""
         own = any(map(self._defines, FORMULAS))
         return self if own or self.curve is None else self.curve
 
@@ -205,11 +205,11 @@ class Regularizer:
         return self._numbers.conjugate(u)
 
     def dual_scale(self, u: Array) -> float:
-        """Return the largest ``c`` in [0, 1] for which ``conjugate(c u)`` is finite."""
+        """Return the largest ``c`` in [0, 1] with finite ``conjugate(c u)``."""
         return 1.0 if self.curve is None else self.curve.dual_scale(u)
 
     def scaled_conjugate(self, u: Array) -> tuple[float, float]:
-        """Return the `dual_scale` ``c`` of ``u`` and ``Omega*(c u)``: what a dual bound reads of the penalty."""
+        """Return the `dual_scale` ``c`` of ``u`` and ``Omega*(c u)``, the terms of a dual bound."""
         scale = self.dual_scale(u)
         return scale, self.conjugate(scale * u)
 
@@ -434,7 +434,7 @@ class Regularizer:
         return np.diag(diagonal) + np.outer(coupling, coupling)
 
     def weights_from_norms(self, t: Array) -> Array:
-        """Return ``argmin_d sum_m t_m^2 / (2 d_m) + h(d)`` (M,), whose minimum is ``Omega(t)``: ``t / Omega'(t)``."""
+        """Return ``argmin_d sum_m t_m^2 / (2 d_m) + h(d)`` (M,), with minimum ``Omega(t)``: ``t / Omega'(t)``."""
         if self.curve is not None:
             return self.curve.weights_from_norms(t)
         slopes, weights = self.derivative(t), np.zeros(np.shape(t))
@@ -472,7 +472,7 @@ class Regularizer:
         return self.weights_from_norms(t)
 
     def conjugate_derivative(self, u: Array) -> Array:
-        """``dOmega*/du_m`` (M,): the block norms that belong to dual norms, where the conjugate is differentiable."""
+        """``dOmega*/du_m`` (M,): the block norms of dual norms, for a differentiable conjugate."""
         if self.curve is None:
             raise self._lacks(Capability.SMOOTH_CONJUGATE)
         return self.curve.conjugate_derivative(u)
@@ -525,12 +525,12 @@ class Regularizer:
         return (0.0, np.inf) if self.curve is None else self.curve.weight_range
 
     def _lacks(self, capability: Capability) -> IncompatibleError:
-        """Return the error that says what the regularizer has not been given."""
+        """Return the error with the missing members of the regularizer."""
         return IncompatibleError(f"The regularizer '{self.name}' does not have {capability.words}.")
 
 
 def check_regularizer(penalty: object) -> None:
-    """Raise ``InvalidInputError`` unless it can do what every penalty can; most often it is a name."""
+    """Raise ``InvalidInputError`` for an object without the interface of penalties, most often a name."""
     if not hasattr(penalty, "dual_scale"):
         raise InvalidInputError(
             f"regularizer must be a Regularizer such as BlockL1(0.1), got {penalty!r}; "

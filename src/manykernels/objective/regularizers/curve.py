@@ -99,7 +99,7 @@ class Curve:
 
     @cached_property
     def simplex(self) -> bool:
-        """Whether it is ``(C / 2) (sum t)^2``, whose kernel weights have the sum ``1 / C``."""
+        """Whether the penalty is ``(C / 2) (sum t)^2``, with kernel weights of sum ``1 / C``."""
         return self.power > 0 and self.exponent == 1 and not self.slanted
 
     @cached_property
@@ -109,19 +109,19 @@ class Curve:
 
     @cached_property
     def bare(self) -> Any:
-        """Whether kernels have no ridge term, one answer for all or one each."""
+        """Mask of kernels without ridge term, a scalar or per kernel."""
         return np.equal(self.ridge, 0.0)
 
     @cached_property
     def square(self) -> tuple[float, float, float] | None:
-        """``(a, c, p)`` of a penalty ``a sum t + (c / 2) ||t||_p^2``, None if it is none."""
+        """``(a, c, p)`` of a penalty ``a sum t + (c / 2) ||t||_p^2``, None for others."""
         if not self.uniform or not (self.elastic or self.coupled):
             return None
         return (self.linear, self.ridge, 2.0) if self.elastic else (self.linear, self.power, self.exponent)
 
     @cached_property
     def norm_power(self) -> tuple[float, float, bool] | None:
-        """``(C, q, coupled)`` of a penalty that is a power of norms and nothing else, None if it is none."""
+        """``(C, q, coupled)`` of a penalty that is purely a power of norms, None for others."""
         if self.slanted or not self.uniform:
             return None
         return (self.ridge, 2.0, False) if self.elastic else (self.power, self.exponent, self.coupled)
@@ -185,7 +185,7 @@ class Curve:
         return 0.5 * float(np.sum(squares))
 
     def dual_scale(self, u: Array) -> float:
-        """Return the largest ``c`` in [0, 1] for which ``conjugate(c u)`` is finite."""
+        """Return the largest ``c`` in [0, 1] with finite ``conjugate(c u)``."""
         if not self.dual_constraint:
             return 1.0
         u, limit = np.asarray(u), self.linear
@@ -241,7 +241,7 @@ class Curve:
         return self.linear + self.power * _gradient(t, self.exponent)
 
     def curvature(self, t: Array) -> tuple[Array, Array]:
-        """Return ``h`` and ``g`` with the second derivatives ``diag(h) + g g'``, ``h`` infinite where one is."""
+        """Return ``h`` and ``g`` with the second derivatives ``diag(h) + g g'``, ``h`` possibly infinite."""
         t = np.asarray(t, dtype=np.float64)
         if self.elastic:
             return np.full(t.shape, self.ridge), np.zeros(t.shape)
@@ -275,7 +275,7 @@ class Curve:
 
     @cached_property
     def weight_range(self) -> tuple[Any, Any]:
-        """Ends of the interval of every kernel weight: the upper one is infinite or a pole of the bound."""
+        """Ends of the interval of every kernel weight: the upper end is infinite or a pole of the bound."""
         if not self.elastic:
             fixed = self.exponent == 2 and not self.coupled and not self.slanted
             return (1.0 / self.power, 1.0 / self.power) if fixed else (0.0, np.inf)
@@ -330,7 +330,7 @@ def power_prox(t: Array, strength: float, q: float) -> Array:
 
 
 def _square_prox(t: Array, strength: float, q: float) -> Array:
-    """Minimize ``|x - t|^2 / 2 + (strength / 2) ||x||_q^2``: the power prox with the strength of its own solution."""
+    """Minimize ``|x - t|^2 / 2 + (strength / 2) ||x||_q^2``: the power prox with a solution-dependent strength."""
     if q == 1 or q == 2:
         return simplex_prox(t, strength) if q == 1 else t / (1.0 + strength)
 
@@ -343,7 +343,7 @@ def _square_prox(t: Array, strength: float, q: float) -> Array:
 
 
 def _norm(x: Array, exponent: float) -> float:
-    """Return ``||x||`` of that exponent, without overflow."""
+    """Return ``||x||`` of the exponent, without overflow."""
     top = float(np.max(x, initial=0.0))
     if np.isinf(exponent) or not top > 0:
         return max(top, 0.0)
@@ -351,6 +351,6 @@ def _norm(x: Array, exponent: float) -> float:
 
 
 def _gradient(x: Array, exponent: float) -> Array:
-    """Return the gradient of half the squared norm of that exponent."""
+    """Return the gradient of half the squared norm of the exponent."""
     size = _norm(x, exponent)
     return size * (x / size) ** (exponent - 1.0) if size > 0 else np.zeros(x.shape)

@@ -40,7 +40,7 @@ COMMON = (
 
 @dataclass(frozen=True)
 class Unpenalized(Ridge):
-    """No penalty: a problem puts ridge terms too small to matter in the place, and certifies what it stands for."""
+    """No penalty: a problem substitutes negligible ridge terms, and certifies the original."""
 
     strength: float = 1.0
     resting: tuple[float, ...] | None = None  # second derivatives of these terms, one a kernel, once a problem knows
@@ -50,7 +50,7 @@ class Unpenalized(Ridge):
 
     @property
     def rests(self) -> bool:
-        """Whether a problem has said what stands in the place of no penalty."""
+        """Return whether the substitutes for unpenalized kernels are set."""
         return self.resting is not None
 
     def resting_on(self, ridge: Array) -> Unpenalized:
@@ -58,7 +58,7 @@ class Unpenalized(Ridge):
 
     @cached_property
     def curve(self) -> Curve:
-        """``r``, one a kernel."""
+        """``r``, an entry per kernel."""
         return Curve(ridge=1.0 if self.resting is None else np.array(self.resting))
 
     def take(self, kernels: slice | Array) -> Unpenalized:
@@ -67,7 +67,7 @@ class Unpenalized(Ridge):
         return replace(self, resting=tuple(np.array(self.resting)[kernels].tolist()))
 
     def multiplied(self, factor: float) -> Unpenalized:
-        """Return itself: nothing multiplies what is no penalty."""
+        """Return the penalty unchanged."""
         return self
 
 
@@ -159,13 +159,13 @@ class PenaltyByGroup(Regularizer):
 
     @cached_property
     def _blocks(self) -> tuple[tuple[Regularizer, Array], ...]:
-        """The penalties of groups that have kernels, at their strength, and the positions of these."""
+        """The penalties of nonempty groups at their strength, with the positions."""
         found = ((part, np.flatnonzero(self._owners == g)) for g, part in enumerate(self.parts))
         return tuple((part.multiplied(self.strength), own) for part, own in found if own.size)
 
     @property
     def _penalized(self) -> list[tuple[Regularizer, Array]]:
-        """Those of `_blocks` that are a penalty."""
+        """The penalized entries of `_blocks`."""
         return [(part, own) for part, own in self._blocks if part.penalizes]
 
     def take(self, kernels: slice | Array) -> PenaltyByGroup:
@@ -188,7 +188,7 @@ class PenaltyByGroup(Regularizer):
 
     @cached_property
     def curve(self) -> Curve | None:
-        """One coefficient a kernel of linear and ridge terms; None if a part has others."""
+        """A coefficient per kernel of linear and ridge terms; None for other parts."""
         curves = [(part.curve, own) for part, own in self._blocks]
         if not all(curve is not None and curve.elastic for curve, _ in curves):
             return None
@@ -199,7 +199,7 @@ class PenaltyByGroup(Regularizer):
         return Curve(linear=linear, ridge=ridge)
 
     def norms_of(self, n_kernels: int) -> tuple[Array, Array] | None:
-        """Return the norms of all parts, or None if one of them is no sum of norms, or none at all."""
+        """Return the norms of all parts, or None unless all parts are sums of norms."""
         members, factors = [], []
         for part, own in self._blocks:
             norms = part.norms_of(own.size) if part.penalizes else None
@@ -234,7 +234,7 @@ class PenaltyByGroup(Regularizer):
 
     @cached_property
     def capabilities(self) -> frozenset[Capability]:
-        """Those of the curve, or what all parts can; bounds on dual norms are those of a curve."""
+        """The common capabilities of the parts; bounds on dual norms come from the curve."""
         if self.curve is not None:
             return super().capabilities
         common = frozenset.intersection(*(part.capabilities for part, _ in self._blocks)) & frozenset(COMMON)
@@ -242,7 +242,7 @@ class PenaltyByGroup(Regularizer):
 
     @property
     def l1_ratio(self) -> float:
-        """The mixture of the parts that have one; nan if none has, or theirs differ."""
+        """The common mixture of the parts; nan if undefined."""
         ratios = {part.l1_ratio for part in self.parts if hasattr(part, "l1_ratio")}
         return float(ratios.pop()) if len(ratios) == 1 else float("nan")
 
@@ -269,22 +269,22 @@ class PenaltyByGroup(Regularizer):
         return self._each(lambda part, own, steps: part.prox(own, steps), t, step)
 
     def strength_max(self, u: Array) -> float:
-        """Return the smallest strength at which the zero model is optimal: infinite with a part that keeps kernels."""
+        """Return the smallest strength of the zero model: infinite with a nonselecting part."""
         return max(self._largest(u), default=0.0)
 
     def path_start(self, u: Array) -> float:
-        """Return the strength at which parts that select leave their kernels out; infinite if none selects."""
+        """Return the strength at which all selecting parts are empty; infinite if none selects."""
         finite = [largest for largest in self._largest(u) if np.isfinite(largest)]
         selects = any(part.sparse for part, _ in self._penalized)
         return max(finite, default=0.0) if selects else self.strength_max(u)
 
     def _largest(self, u: Array) -> list[float]:
-        """Return the strength of the whole at which every part leaves the kernels out."""
+        """Return the strength of the whole at which all parts are empty."""
         blocks = self._penalized
         return [self.strength * part.strength_max(np.asarray(u)[own]) / part.strength for part, own in blocks]
 
     def relative(self, fraction: float, u: Array, loss: float) -> PenaltyByGroup:
-        """Scale every part by its own strength at which nothing is left to gain, times the factor."""
+        """Scale every part by the part's own strength of the empty model, times the factor."""
         parts = list(self.parts)
         groups = [g for g in np.unique(self._owners) if parts[g].penalizes]
         if not groups:
@@ -296,7 +296,7 @@ class PenaltyByGroup(Regularizer):
         return replace(self, strength=common, parts=tuple(part.multiplied(1.0 / common) for part in parts))
 
     def strength_of_nothing_to_gain(self, u: Array, loss: float) -> float:
-        """Return the largest of the parts' strengths, of those that select if any does."""
+        """Return the largest empty-model strength of the parts, preferably of selecting parts."""
         start = self.path_start(u)
         if np.isfinite(start):
             return start
@@ -358,7 +358,7 @@ class PenaltyByGroup(Regularizer):
 
 
 def is_rest(group: object) -> bool:
-    """Whether a group is that of all kernels which no other names."""
+    """Return whether a group is the rest, all kernels without another name."""
     return isinstance(group, str) and group in REST
 
 
@@ -389,7 +389,7 @@ def kernels_called(group: object, names: Sequence[str]) -> Array:
 
 
 def owners_of(groups: Sequence[Any], names: Sequence[str]) -> Array:
-    """Return the group of every kernel, (M,): the one that names it exactly, else the pattern, else the rest."""
+    """Return the group of every kernel, (M,): by exact name, else by pattern, else the rest."""
     owners, exact = np.full(len(names), -1), np.zeros(len(names), dtype=bool)
     for g, group in enumerate(groups):
         if is_rest(group):
@@ -415,12 +415,12 @@ def owners_of(groups: Sequence[Any], names: Sequence[str]) -> Array:
 
 
 def _words(names: Sequence[str]) -> str:
-    """Return which names there are, in words."""
+    """Return the available names, in words."""
     return f"There are {listed(map(repr, names[:8]), len(names))}."
 
 
 def as_groups(mapping: Mapping[Any, Any]) -> tuple[Any, ...]:
-    """Return the keys of a mapping of kernels, or say which of them cannot name kernels."""
+    """Return the keys of a mapping of kernels, or raise an error for invalid keys."""
     for key in mapping:
         parts = key if isinstance(key, tuple) else (key,)
         if not parts or not all(isinstance(part, (str, int, np.integer)) for part in parts):

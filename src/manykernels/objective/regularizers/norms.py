@@ -72,7 +72,7 @@ class ElasticNet(Regularizer):
         return Curve(linear=self.strength * self.l1_ratio, ridge=self.strength * (1.0 - self.l1_ratio))
 
     def relative(self, fraction: float, u: Array, loss: float) -> ElasticNet:
-        """Scale both terms, each by its own: no common strength suits ``t`` and ``t^2`` in every unit of the target."""
+        """Scale both terms separately: no common strength suits ``t`` and ``t^2`` in every unit of the target."""
         linear = self.l1_ratio * BlockL1(1.0).relative(fraction, u, loss).strength
         ridge = (1.0 - self.l1_ratio) * Ridge(1.0).relative(fraction, u, loss).strength
         return ElasticNet(linear + ridge, l1_ratio=linear / (linear + ridge))
@@ -214,6 +214,6 @@ class GroupElasticNet(Regularizer):
         return Curve(linear=linear, power=square, exponent=self.q, coupled=True)
 
     def relative(self, fraction: float, u: Array, loss: float) -> Self:
-        """Scale both terms, each by its own, as the elastic net does."""
+        """Scale both terms separately, like the elastic net."""
         net = ElasticNet(1.0, l1_ratio=self.l1_ratio).relative(fraction, u, loss)
         return type(self)(net.strength, l1_ratio=net.l1_ratio, q=self.q)

@@ -107,13 +107,13 @@ class Tree(Regularizer):
         return replace(self, owners=owners, sizes=sizes)
 
     def take(self, kernels: slice | Array) -> Tree:
-        """Return the tree over some of the kernels; the factors of groups stay what they are."""
+        """Return the tree over some of the kernels, with unchanged group factors."""
         if self.owners is None:
             return self
         return replace(self, owners=tuple(tuple(np.asarray(level)[kernels].tolist()) for level in self.owners))
 
     def _levels(self, n_kernels: int) -> list[tuple[Array, Array, Array]]:
-        """Return level by level, the leaves' first, who has a group, which, and ``c_v / C`` of all groups."""
+        """Return level by level, the leaves first, the members and group indices, and ``c_v / C`` of all groups."""
         if self.owners is None and self.groups:
             raise InvalidInputError("This tree has not been told what the kernels are called: see on_kernels.")
         if self.owners is None:
@@ -136,7 +136,7 @@ class Tree(Regularizer):
         return 1.0 - self.l1_ratio
 
     def norms_of(self, n_kernels: int) -> tuple[Array, Array]:
-        """Return the kernels of every norm, every kernel's own first, and ``C c_v``; groups without any have none."""
+        """Return the kernels of every norm, singletons first, and ``C c_v``; empty groups have none."""
         members, factors = [np.eye(n_kernels, dtype=bool)], [np.full(n_kernels, self.l1_ratio)]
         for inside, owner, sizes in self._levels(n_kernels):
             level = np.zeros((len(sizes), n_kernels), dtype=bool)
@@ -149,7 +149,7 @@ class Tree(Regularizer):
     # --- the recursion ----------------------------------------------------------------------------------------------
 
     def _gauge(self, u: Array) -> float:
-        """Return the smallest strength for which ``u`` is feasible: the dual norm of the tree at strength 1."""
+        """Return the smallest strength for a feasible ``u``: the dual norm of the tree at strength 1."""
         u = np.asarray(u, dtype=np.float64)
         top = float(np.max(u, initial=0.0))
         if not top > 0:
@@ -226,7 +226,7 @@ class Tree(Regularizer):
         return self.strength * slopes
 
     def excess(self, t: Array, u: Array) -> Array:
-        """Return what groups that are zero leave of ``(u - C r)_+``; kernels of others are held by ``C r`` alone."""
+        """Return the remainder of ``(u - C r)_+`` after zero groups; other kernels resist by ``C r`` alone."""
         t = np.asarray(t, dtype=np.float64)
         z = np.where(t > 0, 0.0, np.maximum(np.asarray(u) - self.inactive_below, 0.0))
         for inside, owner, sizes in self._levels(len(t)):
@@ -238,7 +238,7 @@ class Tree(Regularizer):
     # --- derivatives ------------------------------------------------------------------------------------------------
 
     def derivative(self, t: Array) -> Array:
-        """Return ``C (r + sum_v c_v t_m / ||t_v||)``, with ``c_v`` for groups that are zero."""
+        """Return ``C (r + sum_v c_v t_m / ||t_v||)``, with ``c_v`` for zero groups."""
         t = np.asarray(t, dtype=np.float64)
         slopes = np.full(len(t), self.l1_ratio)
         for inside, owner, sizes in self._levels(len(t)):
@@ -248,7 +248,7 @@ class Tree(Regularizer):
         return self.strength * slopes
 
     def curvature(self, t: Array) -> tuple[Array, Array]:
-        """Return the diagonal matrix ``C sum_v c_v / ||t_v||``, which is above the second derivatives."""
+        """Return the diagonal matrix ``C sum_v c_v / ||t_v||``, an upper bound on the second derivatives."""
         return self._bends(t, exact=False), np.zeros(np.shape(t))
 
     def second_derivative(self, t: Array) -> Array:
@@ -256,7 +256,7 @@ class Tree(Regularizer):
         return self._bends(t, exact=True)
 
     def _bends(self, t: Array, *, exact: bool) -> Array:
-        """Return the diagonal of the second derivatives, or of what is above them; infinite in groups of zero norm."""
+        """Return the diagonal of the second derivatives, or of an upper bound; infinite in groups of zero norm."""
         t = np.asarray(t, dtype=np.float64)
         bends = np.zeros(len(t))
         for inside, owner, sizes in self._levels(len(t)):
@@ -289,12 +289,12 @@ def _norms(values: Array, owner: Array, n_groups: int) -> Array:
 
 
 def _kept(norms: Array, limits: Array) -> Array:
-    """Return what is left of groups when their norms shrink by the limits, as factors."""
+    """Return the shrinkage factors of groups with norms reduced by the limits."""
     return np.maximum(1.0 - np.divide(limits, norms, out=np.ones(len(norms)), where=norms > 0), 0.0)
 
 
 def _frozen(groups: ArrayLike | None) -> Any:
-    """Return groups as tuples: pairs of name and content, or texts that kernels are called."""
+    """Return groups as tuples: pairs of name and content, or names of kernels."""
     if isinstance(groups, Mapping):
         return tuple((str(name), _frozen((name,) if own is None else own)) for name, own in groups.items())
     if isinstance(groups, (str, int)):
@@ -308,7 +308,7 @@ def _frozen(groups: ArrayLike | None) -> Any:
 
 
 def _collect(groups: Any, names: Sequence[str], depth: int, levels: list[list[Array]]) -> Array:
-    """Append every group's kernels, (M,) bool, to those of the level; return the kernels of all of the groups."""
+    """Append the kernels of every group, (M,) bool, to the level; return the kernels of all groups."""
     found = np.zeros(len(names), dtype=bool)
     if len(levels) == depth:
         levels.append([])
@@ -321,7 +321,7 @@ def _collect(groups: Any, names: Sequence[str], depth: int, levels: list[list[Ar
 
 
 def _owner_of(groups: Sequence[Array], names: Sequence[Any]) -> Array:
-    """Return the group of every kernel, (M,), -1 for none; refuse two for one."""
+    """Return the group of every kernel, (M,), -1 for none; reject overlaps."""
     counts = np.sum(groups, axis=0) if groups else np.zeros(len(names))
     if np.any(counts > 1):
         m = int(np.argmax(counts > 1))

@@ -25,7 +25,7 @@ LAST_STEP = 1e-7  # change of the logarithms after which the next one would be b
 
 
 def elastic_net_scale(theta: Array, eta: float) -> float:
-    """Return ``s`` such that ``theta / s`` is on the boundary of the set."""
+    """Return ``s`` with ``theta / s`` on the boundary of the set."""
     half = 0.5 * eta * float(np.sum(theta))
     return half + float(np.hypot(half, np.sqrt(1.0 - eta) * np.linalg.norm(theta)))
 
@@ -85,7 +85,7 @@ def elastic_net_linear(u: ArrayLike, eta: float) -> Array:
 
 
 def linear_maximizer(u: Array, eta: float) -> Array:
-    """Return `elastic_net_linear` without the checks, for loops that know their input."""
+    """Return `elastic_net_linear` without checks, for trusted callers."""
     theta = np.zeros(u.shape)
     largest = float(np.max(u, initial=0.0))
     if largest == 0:
@@ -323,11 +323,11 @@ class WeightSet(Regularizer, abc.ABC):
         return self.best_theta(np.asarray(t, dtype=np.float64)) / self.strength
 
     def on_boundary(self, d: Array) -> Array:
-        """``d`` over its `scale`; unchanged if it is zero, or no `weight_limit` says where the boundary is."""
+        """``d`` over `scale`; unchanged if zero, or without a `weight_limit`."""
         return d / self.scale(self.strength * d) if d.any() and self._defines("weight_limit") else d
 
     def scale(self, theta: Array) -> float:
-        """Return ``s`` such that ``theta / s`` is on the boundary of the set; a root of `weight_limit` by default."""
+        """Return ``s`` with ``theta / s`` on the boundary of the set; by default a root of `weight_limit`."""
 
         def missing(log_scale: float) -> float:
             return self.weight_limit(theta * (np.exp(-log_scale) / self.strength))[2]
@@ -340,7 +340,7 @@ class WeightSet(Regularizer, abc.ABC):
         return float(np.exp(brentq(missing, low, high, xtol=1e-15, rtol=1e-15, maxiter=500)))
 
     def derivative(self, t: Array) -> Array:
-        """``lam t / theta``, which is ``sqrt(tau g'(d))`` also where ``t`` is zero."""
+        """``lam t / theta``, equal to ``sqrt(tau g'(d))`` even for zero ``t``."""
         return self.curve.derivative(t) if self.curve is not None else self._slopes(t)[2]
 
     def curvature(self, t: Array) -> tuple[Array, Array]:
@@ -367,7 +367,7 @@ class WeightSet(Regularizer, abc.ABC):
 
     @cached_property
     def capabilities(self) -> frozenset[Capability]:
-        """Those of every regularizer, and the best weights, which are what the set is about."""
+        """The capabilities of every regularizer, plus the best weights."""
         found = super().capabilities | {Capability.WEIGHTS_FROM_NORMS}
         smooth = self.curve is not None or self._defines("weight_limit")
         return found if smooth else found - {Capability.CURVATURE}
@@ -388,7 +388,7 @@ class NormBall(WeightSet):
         return Curve(power=self.strength, exponent=2.0 * self._p / (self._p + 1.0), coupled=True)
 
     def weight_limit(self, d: Array) -> tuple[Array, Array, float]:
-        """``g(d) = (lam d)^p / (lam p)``, whose sum is ``1 / (lam p)``."""
+        """``g(d) = (lam d)^p / (lam p)``, of sum ``1 / (lam p)``."""
         theta = self.strength * np.asarray(d)
         slopes = theta ** (self._p - 1.0)
         return slopes, (self._p - 1.0) * slopes, (1.0 - float(theta @ slopes)) / (self._p * self.strength)
@@ -493,20 +493,20 @@ class ElasticNetBall(WeightSet):
 
     @cached_property
     def curve(self) -> Curve | None:
-        """That of the simplex if eta is 1: other balls have no closed form."""
+        """The curve of the simplex for eta 1: other balls have no closed form."""
         return Curve(power=self.strength, exponent=1.0, coupled=True) if self.eta == 1 else None
 
     def weight_limit(self, d: Array) -> tuple[Array, Array, float]:
-        """``g(d) = eta d + (1 - eta) lam d^2``, whose sum is ``1 / lam``."""
+        """``g(d) = eta d + (1 - eta) lam d^2``, of sum ``1 / lam``."""
         bends = 2.0 * (1.0 - self.eta) * self.strength * np.asarray(d)
         return self.eta + bends, bends, 1.0 / self.strength - float(np.sum(d * (self.eta + bends / 2)))
 
     def scale(self, theta: Array) -> float:
-        """Return the norm whose unit ball is the set."""
+        """Return the norm with the set as the unit ball."""
         return elastic_net_scale(theta, self.eta)
 
     def iterated_weights(self, t: Array, start: Array) -> Array:
-        """Return what Citi's own iteration finds (Algorithm 2)."""
+        """Return the result of Citi's original iteration (Algorithm 2)."""
         return wsr_iterations((t / t.max()) ** 2, self.eta, start).theta / self.strength
 
     def best_theta(self, t: Array) -> Array:
