@@ -164,7 +164,7 @@ def conjugate_between(inside: Callable[[Array, Array], Array], y: Array, lo: Arr
 
 
 def _slack(end: Array) -> Array:
-    """Rounding tolerance at an end of the dual box."""
+    """Return the rounding tolerance at an end of the dual box."""
     return DOMAIN_SLACK * np.maximum(1.0, np.where(np.isfinite(end), np.abs(end), 0.0))
 
 

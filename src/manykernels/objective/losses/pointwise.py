@@ -181,7 +181,7 @@ class Squared(QuadraticConjugate, RegressionLoss):
         return z - y
 
     def second_derivative(self, y: Array, z: Array) -> Array:
-        """The constant 1."""
+        """Return ones."""
         return np.ones(np.broadcast(y, z).shape)
 
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
