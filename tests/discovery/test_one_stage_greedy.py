@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from manykernels.discovery import (
     SearchSettings,
     discover_greedily,
 )
-from manykernels.discovery.one_stage.discovery import slide_parameters
+from manykernels.discovery.one_stage.discovery import _descend, slide_parameters
 from manykernels.discovery.one_stage.mixture import Learner, WeightedMembers
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Status, WorkingSet
@@ -84,6 +85,28 @@ def test_frank_wolfe_approaches_the_same_optimum(loss: str) -> None:
     assert optimum * (1 - 1e-6) <= slow.solution.certificate.primal <= optimum * 1.01
     primal = [record.primal for record in slow.solution.history]
     assert np.all(np.diff(primal) <= 1e-6 * primal[0])
+
+
+def test_fixed_steps_move_to_the_new_kernel_by_two_over_k_plus_one() -> None:
+    points, y = drawn_task("squared")
+    family = GaussianFamily(0.05, 50.0).listed(WIDTHS)
+    learner = Learner(SearchProblem(points, y, strength=STRENGTH), FamilySearch(family, points, SearchSettings()))
+    path = _descend(learner, Limits(tol=1e-9), np.random.default_rng(0), "fixed_steps")
+    weights: dict[str, float] = {}
+    for k, found in enumerate(islice(path, 9)):
+        if k == 0:
+            continue  # the model without kernels
+        theta = {
+            kernel.name: float(d) * STRENGTH for kernel, d in zip(found.kernels, found.kernel_weights, strict=True)
+        }
+        step = 2 / (k + 1)
+        moved = {name: theta[name] - (1 - step) * weights.get(name, 0.0) for name in theta}
+        assert sorted(moved.values())[-1] == pytest.approx(step)
+        assert sorted(moved.values())[:-1] == pytest.approx([0.0] * (len(moved) - 1), abs=1e-12)
+        weights = theta
+    limits = Limits(tol=5e-2, max_iter=200)
+    end = discover_greedily(SearchProblem(points, y, strength=STRENGTH), family, update="fixed_steps", limits=limits)
+    assert end.solution.status is Status.CONVERGED
 
 
 @pytest.mark.sampled(6)

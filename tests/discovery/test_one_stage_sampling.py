@@ -106,6 +106,15 @@ def test_averaged_weights_give_the_model_they_stand_for() -> None:
     assert solution.status is Status.MAX_ITER
 
 
+def test_weights_in_the_ball_of_the_thesis_have_the_two_norm_of_at_most_one() -> None:
+    points, y = drawn_task()
+    given: dict[str, Any] = {"n_draws": 12, "corrective": False, "random_state": 0}
+    found = discover_by_sampling(SearchProblem(points, y, strength=0.2), FAMILY, ball=2, **given)
+    theta = 0.2 * found.solution.kernel_weights
+    assert np.linalg.norm(theta) <= 1 + 1e-12
+    assert theta.sum() > 1  # more is drawn, less is regularized
+
+
 @pytest.mark.nightly
 def test_draws_repeat_with_the_seed() -> None:
     points, y = drawn_task()
@@ -123,6 +132,7 @@ def test_draws_repeat_with_the_seed() -> None:
         ({"family": LaplacianFamily(0.1, 1.0)}, "Widths are drawn for GaussianFamily and ArdGaussianFamily only"),
         ({"family": FAMILY.listed([1.0])}, "and from no list, got GaussianFamily"),
         ({"n_draws": 0}, "n_draws must be an integer"),
+        ({"ball": 3}, "ball must be 1 or 2, got 3"),
         ({"step": 0.0}, "step must be a finite positive number"),
     ],
 )

@@ -85,7 +85,7 @@ def _slope(search: FamilySearch, parameter: Array, pairs: PairWeights) -> Array:
     return search.family.inner(search.prepared, parameter, pairs)[1] * search.family.scale(parameter)
 
 
-UPDATES = ("corrective", "sliding", "pairwise", "frank_wolfe")
+UPDATES = ("corrective", "sliding", "pairwise", "frank_wolfe", "fixed_steps")
 
 
 def discover_greedily(
@@ -110,6 +110,7 @@ def discover_greedily(
     - ``"sliding"`` does so, lets the parameters of all kernels move downhill together, and solves again: fewer kernels,
       each at the place, for more time an iteration (finite families have nothing to slide on);
     - ``"frank_wolfe"`` (CKL, Algorithm 6) moves all weights toward the new kernel by a line search;
+    - ``"fixed_steps"`` does so by the step ``2 / (k + 1)`` of iteration ``k``, for which section 5.1 has its bound;
     - ``"pairwise"`` moves weight from the worst kernel found to the new a by per line search, which converges linearly
       where Frank-Wolfe needs a number of steps proportional to the inverse of the gap.
 
@@ -117,7 +118,7 @@ def discover_greedily(
     ----------
     problem : SearchProblem
     family : KernelFamily
-    update : {"corrective", "sliding", "pairwise", "frank_wolfe"}, default="corrective"
+    update : {"corrective", "sliding", "pairwise", "frank_wolfe", "fixed_steps"}, default="corrective"
     settings : SearchSettings, optional
         How members are searched for.
     limits : Limits, optional
@@ -228,14 +229,15 @@ def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update:
     """Move weight to the best kernel, from all or from the worst kernel, by a line search on J."""
     start, certified, fit = _begin(learner, limits, rng)
     yield start
-    mixture, steps = WeightedMembers(), 0
+    mixture, steps, k = WeightedMembers(), 0, 0
     while True:
+        k += 1
         mixture, new = mixture.with_member(learner.search, certified.worst.parameter)
         problem = learner.problem(mixture.grams)
         direction, longest = _direction(mixture, new, problem.dual_norms(fit.rho), update)
         # The slope is as accurate as the square root of the gap of the learner.
         line = _Line(learner, problem, mixture, direction, fit, _inner_tol(certified, limits) ** 1.5)
-        fit, step = line.minimize(longest)
+        fit, step = line.at(2.0 / (k + 1)) if update == "fixed_steps" else line.minimize(longest)
         steps += line.newton_steps
         # A full step leaves rounding where the weight should be zero.
         weights = mixture.weights + step * direction
@@ -254,7 +256,7 @@ def _direction(mixture: WeightedMembers, new: int, dual_norms: Array, update: st
     active = np.flatnonzero(weights)
     if not active.size:
         return direction, 1.0
-    if update == "frank_wolfe":
+    if update in ("frank_wolfe", "fixed_steps"):
         return direction - weights, 1.0
     worst = active[np.argmin(dual_norms[active])]
     direction[worst] -= 1.0
@@ -287,6 +289,11 @@ class _Line:
         self.first = False
         self.newton_steps += self.fit.steps
         return -float(self.fit.rho @ self.change @ self.fit.rho)
+
+    def at(self, step: float) -> tuple[LearnerFit, float]:
+        """Return the learner at a step that is given."""
+        self.slope(step)
+        return self.fit, step
 
     def minimize(self, longest: float) -> tuple[LearnerFit, float]:
         """Return the learner at the minimum over ``[0, longest]`` and the step."""
@@ -357,6 +364,7 @@ def discover_by_sampling(
     n_draws: int = 100,
     step: float = 1.0,
     corrective: bool = True,
+    ball: int = 1,
     settings: SearchSettings | None = None,
     limits: Limits | None = None,
     random_state: RandomSource = 0,
@@ -383,6 +391,8 @@ def discover_by_sampling(
     corrective : bool, default=True
         Whether weights are found anew, optimal on the kernels drawn, whenever the model is certified; else the model is
         that of the averaged weights.
+    ball : {1, 2}, default=1
+        Norm of the weights that is kept at one: 2 is the projection of the thesis, on ``Delta_2``.
     settings : SearchSettings, optional
         How the centers of the densities are searched for.
     limits : Limits, optional
@@ -418,7 +428,9 @@ def discover_by_sampling(
             "greedy search takes any family."
         )
     learner = Learner(problem, FamilySearch(family, problem.points, checked_settings(settings)))
-    steps = _Steps(n_draws, step, check_flag(corrective, "corrective"))
+    if ball not in (1, 2):
+        raise InvalidInputError(f"ball must be 1 or 2, got {ball!r}.")
+    steps = _Steps(n_draws, step, check_flag(corrective, "corrective"), ball)
     limits = replace(checked_limits(limits, Limits()), max_iter=-(-n_draws // steps.every), name="search by sampling")
     rng = random_generator(random_state)
     return run_search(_sample(learner, limits, rng, steps), limits, learner.empty)
@@ -429,6 +441,7 @@ class _Steps:
     n_draws: int
     step: float
     corrective: bool
+    ball: int = 1
 
     @property
     def every(self) -> int:
@@ -452,18 +465,20 @@ def _sample(learner: Learner, limits: Limits, rng: np.random.Generator, steps: _
         typical = np.logaddexp(typical + np.log1p(-1 / k) if k > 1 else -np.inf, estimate - np.log(k))
         weights = mixture.weights.copy()
         weights[new] += steps.step / np.sqrt(k) * np.exp(np.clip(estimate - typical, -700, 700))
-        mixture = mixture.weighted(weights / max(1.0, weights.sum()))
+        mixture = mixture.weighted(weights / max(1.0, float(np.linalg.norm(weights, steps.ball))))
         sums = np.pad(sums, (0, len(mixture) - len(sums))) + mixture.weights
         fit = fit_learner(empty, mixture.combined() / learner.strength, warm=fit if k > 1 else None, tol=DRAW_TOL)
         solved += fit.steps
         if k % steps.every == 0 or k == steps.n_draws:
-            yield _offer(learner, mixture, sums, limits, rng, solved, steps.corrective)
+            # Averages over the iterates; under the 1-norm also scaled to the boundary, where the optimum is.
+            mean = sums / (sums.sum() if steps.ball == 1 else k)
+            yield _offer(learner, mixture, mean, limits, rng, solved, steps.corrective)
 
 
 def _offer(
     learner: Learner,
     mixture: WeightedMembers,
-    sums: Array,
+    mean: Array,
     limits: Limits,
     rng: np.random.Generator,
     solved: int,
@@ -475,7 +490,7 @@ def _offer(
         solution = solve_quietly(problem, max(CORRECTIVE_TOL, 0.02 * limits.tol))
         model = solution.dual_coef, solution.kernel_weights, solution.intercept
     else:
-        weights = sums / sums.sum() / learner.strength
+        weights = mean / learner.strength
         fit = fit_learner(problem, mixture.combined(weights), tol=CORRECTIVE_TOL)
         model = fit.rho, weights, fit.b
     certified = certify(learner, problem, model, tol=limits.tol, near=mixture.parameters, rng=rng)

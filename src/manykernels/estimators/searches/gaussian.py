@@ -75,11 +75,12 @@ class GaussianMKL(BaseKernelSearch):
         (SGD-1s).
     stages : {1, 2}, default=1
         1 learns kernels and model together; 2 learns first kernels, then a model on them (GCD-2s, greedy only).
-    update : {"corrective", "sliding", "pairwise", "frank_wolfe", "published"}, default="corrective"
+    update : {"corrective", "sliding", "pairwise", "frank_wolfe", "fixed_steps", "published"}, default="corrective"
         What one stage does after every kernel: solve for all weights anew (IKL), do so and let all widths move downhill
-        together, shift weight from the worst kernel to the new one, or shift it from all (CKL). In sampling, the first
-        two solve for the weights of the kernels drawn, the rest average the weights of the steps. Two stages find the
-        weights of all kernels anew, or with "published" take the steps of Algorithms 7 and 8.
+        together, shift weight from the worst kernel to the new one, or shift it from all (CKL), by a line search or by
+        "fixed_steps" of ``2 / (k + 1)``. In sampling, the first two solve for the weights of the kernels drawn, the
+        rest average the weights of the steps. Two stages find the weights of all kernels anew, or with "published" take
+        the steps of Algorithms 7 and 8.
     criterion : {"alignment", "distance"}, default="alignment"
         What two stages optimize: the centered alignment with the target, or the distance to it.
     per_feature : bool, default=False
