@@ -66,7 +66,7 @@ class PaperProblem:
 
 
 def spicymkl(constant: float, loss: str | Loss = "logistic") -> PaperProblem:
-    """SpicyMKL, block 1-norm: ``sum l + C sum ||f_m||`` (Suzuki and Tomioka 2011, (5))."""
+    """SpicyMKL, block 1-norm: ``sum l + C sum ||f_m||`` (Suzuki and Tomioka 2011, (4))."""
     return PaperProblem(get_loss(loss), BlockL1(constant), 1.0)
 
 
@@ -81,7 +81,7 @@ def spicymkl_lq(constant: float, q: float, loss: str | Loss = "logistic") -> Pap
 
 
 def spicymkl_squared(constant: float, loss: str | Loss = "logistic") -> PaperProblem:
-    """SpicyMKL, squared form: ``sum l + (Ct/2) (sum ||f_m||)^2`` (section 6)."""
+    """SpicyMKL, squared form: ``sum l + (Ct/2) (sum ||f_m||)^2`` (5)."""
     return PaperProblem(get_loss(loss), Simplex(constant), 1.0)
 
 
@@ -96,7 +96,7 @@ def kloft(constant: float, p: float, loss: str | Loss = "hinge") -> PaperProblem
 
 
 def citi(constant: float, eta: float, loss: str | Loss = "hinge") -> PaperProblem:
-    """Elastic-net constrained MKL: ``C sum l + (1/2) min_theta sum ||f_m||^2 / theta_m`` (Citi 2015, (8)).
+    """Elastic-net constrained MKL: ``C sum l + (1/2) min_theta sum ||f_m||^2 / theta_m`` (Citi 2015, (1)).
 
     The set is ``eta ||theta||_1 + (1 - eta) ||theta||_2^2 <= 1``.
     """

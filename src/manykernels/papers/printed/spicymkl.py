@@ -190,7 +190,7 @@ class _State:
     def bounds(self) -> dict[str, float]:
         """Return the objective of ``alpha`` and ``b``, the dual value of section 6.1 and their relative gap."""
         problem = self.problem
-        z = np.einsum("mij,mj->i", self.kernels, self.alpha) + self.b
+        z = (self.kernels @ self.alpha[:, :, None]).sum(axis=0)[:, 0] + self.b
         primal = problem.empirical_loss(z) + problem.regularizer.value(self.norms)
         rho = self.rho - self.rho.mean()
         u = problem.dual_norms(rho)
@@ -204,7 +204,8 @@ class _State:
     def _moved(self, rho: Array) -> tuple[Array, Array]:
         """Return ``alpha_m + gamma rho`` and its norms."""
         v = self.alpha + self.gamma * rho
-        return v, np.sqrt(np.maximum(np.einsum("mi,mij,mj->m", v, self.kernels, v), 0.0))
+        squares = (v * (self.kernels @ v[:, :, None])[:, :, 0]).sum(axis=1)
+        return v, np.sqrt(np.maximum(squares, 0.0))
 
     def _of_kink(self, rho: Array, s: Array) -> Array:
         """Return the constraints of (35) on the auxiliary variable."""
