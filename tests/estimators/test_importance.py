@@ -350,6 +350,7 @@ def test_targets_that_share_kernels_share_their_rows(monkeypatch: pytest.MonkeyP
     assert rows.nbytes < sum(Z.nbytes for own in rows.factors for Z, _ in own)  # which are three times what is held
 
 
+@pytest.mark.nightly
 def test_importances_of_many_rows_stay_within_the_plan_of_the_fit() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(24_000, 12))

@@ -35,7 +35,7 @@ def test_searches_on_few_values_hold_what_their_plans_say() -> None:
     assert 0.7 * plan.least_nbytes < peak_of(lambda: model.fit(X, y)) < 1.3 * plan.most_nbytes
 
 
-@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("outputs", [1, pytest.param(3, marks=pytest.mark.nightly)])
 def test_searches_on_matrices_of_a_bank_hold_what_their_plans_say(outputs: int) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 4))
@@ -46,7 +46,7 @@ def test_searches_on_matrices_of_a_bank_hold_what_their_plans_say(outputs: int) 
     assert 0.7 * plan.least_nbytes < peak_of(lambda: model.fit(X, target)) < 1.3 * plan.most_nbytes
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("kind", "outputs", "settings"),
     [

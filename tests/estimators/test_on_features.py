@@ -136,6 +136,7 @@ def test_folds_that_take_turns_sum_kernels_once_a_turn(
     assert len(sums) == len(set(sums))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("unit", [1e42, 1e-20, 1e-44])  # beyond the range of single precision, or of its squares
 @pytest.mark.parametrize("bank", [None, ALONE + JOINT])
 def test_searches_take_targets_in_any_unit(unit: float, bank: KernelBank | None) -> None:

@@ -149,6 +149,7 @@ def many(n: int, seed: int = 0) -> tuple[Any, Any]:
     return rows, np.sin(2.0 * rows[:, 0]) + 0.5 * rows[:, 1] + 0.3 * rng.normal(size=n)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("task", ["numbers", "weighted", "two targets", "classes", "counts"])
 @pytest.mark.parametrize("kept", [600, 1000])
 def test_kernels_held_as_factors_have_the_same_bands(task: str, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,10 +144,11 @@ def test_evaluations_pass_groups_to_searches_that_request_them() -> None:
     for cv, wanted in ((GroupKFold(2), {"groups"}), (KFold(2), set())):
         model = MKLRegressorCV(cv=cv, **SETTINGS)
         assert set(fit_groups(model, groups)) == wanted
-        nested = nested_cross_validation(model, X, Y, cv=GroupKFold(3), groups=groups)
-        compared = compare(model, X, Y, cv=GroupKFold(3), groups=groups)
+        nested = nested_cross_validation(model, X, Y, cv=GroupKFold(2), groups=groups)
         assert np.isfinite(nested.mean)
-        assert compared is not None
+        if wanted:
+            compared = compare(model, X, Y, cv=GroupKFold(2), groups=groups)
+            assert np.isfinite(compared["score"]).all()
 
 
 @pytest.mark.usefixtures("_routing")

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from tests.support.programs import run_program
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "pfbs" / "run.py"
 TABLES = ("repeats", "optima", "steps", "variants")
 
 
+@pytest.mark.nightly
 def test_the_command_runs_on_a_set_of_the_same_shape(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (160, 8))

@@ -30,11 +30,13 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
+@pytest.mark.nightly
 def test_every_table_and_figure_is_written(output: Path) -> None:
     figures = {"stages.png", "scaling.png"}
     assert {path.name for path in output.iterdir()} == {*RUNS.values(), "tables.md"} | figures
 
 
+@pytest.mark.nightly
 def test_rescaled_stages_pass_the_test_of_optimality_and_need_a_larger_kappa(output: Path) -> None:
     stages = pd.read_csv(output / RUNS["stages"])
     ways = dict(list(stages.groupby("variant")))
@@ -47,11 +49,13 @@ def test_rescaled_stages_pass_the_test_of_optimality_and_need_a_larger_kappa(out
     assert (small["eps2_x"] < 0.2 * small["eps2_y"]).all()
 
 
+@pytest.mark.nightly
 def test_the_epsilons_bound_the_gap(output: Path) -> None:
     stages = pd.read_csv(output / RUNS["stages"])
     assert (stages["gap"] <= stages["bound"] * (1 + 1e-9)).all()
 
 
+@pytest.mark.nightly
 def test_all_programs_find_the_same_optimum_with_few_kernels(output: Path) -> None:
     support = pd.read_csv(output / RUNS["support"])
     assert support["gap"].max() <= 1e-4
@@ -60,6 +64,7 @@ def test_all_programs_find_the_same_optimum_with_few_kernels(output: Path) -> No
     assert support.set_index("program")["active"].loc["skm, sparsified"] <= support["active"].iloc[0]
 
 
+@pytest.mark.nightly
 def test_every_program_runs_every_sweep_until_its_first_censored_point(output: Path) -> None:
     runs = pd.read_csv(output / RUNS["scaling"])
     assert set(runs["data"]) == {"ionosphere", "breast cancer", *ADULT}
@@ -71,6 +76,7 @@ def test_every_program_runs_every_sweep_until_its_first_censored_point(output: P
     assert set(done["program"]) == PROGRAMS
 
 
+@pytest.mark.nightly
 def test_exponents_are_those_of_the_runs(output: Path) -> None:
     runs, page = pd.read_csv(output / RUNS["scaling"]), (output / "tables.md").read_text()
     own = runs[(runs["program"] == "skm") & (runs["data"] == "ionosphere") & (runs["sweep"] == "samples")]
@@ -80,6 +86,7 @@ def test_exponents_are_those_of_the_runs(output: Path) -> None:
     assert f"| ionosphere | N to 60, M = 8 | {exponent:.2f} ({exponent:.2f}); {slow:.2g} s |" in page
 
 
+@pytest.mark.nightly
 def test_adult_is_in_the_sweep_over_samples_alone(output: Path) -> None:
     scaling = pd.read_csv(output / RUNS["scaling"])
     assert set(scaling.loc[scaling["data"].isin(ADULT), "sweep"]) == {"samples"}

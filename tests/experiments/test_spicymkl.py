@@ -53,6 +53,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     return importlib.import_module
 
 
+@pytest.mark.nightly
 def test_table_has_every_cell_and_the_printed_counts(table_folder: Path, module: Callable[[str], ModuleType]) -> None:
     table = module("_tables").summarize(pd.read_csv(table_folder / "spicymkl_runs.csv"))
     assert set(zip(table["data"], table["constant"], strict=True)) == {
@@ -66,6 +67,7 @@ def test_table_has_every_cell_and_the_printed_counts(table_folder: Path, module:
     assert (table_folder / "seconds.png").stat().st_size > 0
 
 
+@pytest.mark.nightly
 def test_runs_reach_the_gap_or_say_that_they_did_not(table_folder: Path) -> None:
     runs = pd.read_csv(table_folder / "spicymkl_runs.csv")
     assert (runs["relative_gap"][runs["status"] == "converged"] <= 0.01).all()
@@ -74,6 +76,7 @@ def test_runs_reach_the_gap_or_say_that_they_did_not(table_folder: Path) -> None
     assert runs["accuracy"].between(0, 1).all()
 
 
+@pytest.mark.nightly
 def test_support_vector_machines_are_counted_where_there_are_any(table_folder: Path) -> None:
     runs = pd.read_csv(table_folder / "spicymkl_runs.csv")
     calls = runs["solver"].isin(WITH_MACHINES)
@@ -81,6 +84,7 @@ def test_support_vector_machines_are_counted_where_there_are_any(table_folder: P
     assert (runs["machines"][~calls] == 0).all()
 
 
+@pytest.mark.nightly
 def test_the_squared_norm_has_the_solution_of_the_block_norm(table_folder: Path) -> None:
     """The constant is converted: solvers of either form tell test classes alike."""
     runs = pd.read_csv(table_folder / "spicymkl_runs.csv")
@@ -88,6 +92,7 @@ def test_the_squared_norm_has_the_solution_of_the_block_norm(table_folder: Path)
     assert (both["hinge"] - both["squared"]).abs().max() < 0.1
 
 
+@pytest.mark.nightly
 def test_means_and_verdicts_follow_from_the_runs(table_folder: Path, module: Callable[[str], ModuleType]) -> None:
     runs, made = pd.read_csv(table_folder / "spicymkl_runs.csv"), module("_tables")
     table = made.summarize(runs)

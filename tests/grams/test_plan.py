@@ -334,7 +334,9 @@ def test_room_for_folds_is_that_of_a_search_of_twice_what_a_fit_is_expected_to_h
     assert plan_stack(1, 2_000, memory_budget="1 GB").room_for_folds >= 0
 
 
-@pytest.mark.parametrize(("representation", "n_samples"), [("gram", 400), ("factored", 1_200)])
+@pytest.mark.parametrize(
+    ("representation", "n_samples"), [("gram", 400), pytest.param("factored", 1_200, marks=pytest.mark.nightly)]
+)
 def test_a_search_holds_no_more_than_twice_what_a_fit_does(representation, n_samples):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_samples, 8))

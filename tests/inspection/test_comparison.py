@@ -166,8 +166,8 @@ def test_a_single_kernel_is_its_own_average() -> None:
 def test_labels_in_a_table_of_one_column_are_compared_as_labels() -> None:
     X, y = _data()
     y = pd.DataFrame({"ill": np.where(y > 0, "yes", "no")})
-    table = compare(MKLClassifier(alpha=0.1), X, y, cv=2)
+    table = compare(MKLClassifier(BANK, alpha=0.1), X, y, cv=2)
     pd.testing.assert_frame_equal(
         table.drop(columns="cpu_seconds"),
-        compare(MKLClassifier(alpha=0.1), X, y["ill"], cv=2).drop(columns="cpu_seconds"),
+        compare(MKLClassifier(BANK, alpha=0.1), X, y["ill"], cv=2).drop(columns="cpu_seconds"),
     )

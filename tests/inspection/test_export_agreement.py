@@ -210,6 +210,7 @@ def mixed(n):
     return X, y + 0.3 * rng.normal(size=n)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("n", [700, 2500])
 @pytest.mark.parametrize("estimator", [MKLRegressor, MKLClassifier])
 def test_untouched_models_are_exported_at_every_size(estimator, n, tmp_path):
