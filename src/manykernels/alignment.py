@@ -1,7 +1,7 @@
 """Two-stage learning: choose the combination of kernels most like the target, then learn with that kernel.
 
 How alike two kernel matrices are: their cosine, as they are or centered in feature space; the ideal kernel of a target,
-which samples ought to be alike; and weights whose combination is most like it: jointly, one by one, equal, or by margin
+which samples ought to be alike; and weights whose combination is most like it: jointly, in turn, equal, or by margin
 (EasyMKL).
 """
 
@@ -213,7 +213,7 @@ def alignment(K: ArrayLike, L: ArrayLike) -> float:
     Returns
     -------
     float
-        Between 0 and 1 for positive semidefinite matrices; 1 if a is per multiple of the other.
+        Between 0 and 1 for positive semidefinite matrices; 1 if one is a multiple of the other.
 
     Raises
     ------
@@ -434,7 +434,7 @@ class CenteredProducts:
 
 
 def _norms(triangles: Array, n: int) -> Array:
-    """Return the Frobenius norms of packed triangles, squared a at per time to hold no further chunk."""
+    """Return the Frobenius norms of packed triangles, squared one at a time to hold no further chunk."""
     diagonal, wide = triangle_starts(n)[:-1], (triangle.astype(np.float64) for triangle in triangles)
     return np.sqrt([2.0 * (each @ each) - each[diagonal] @ each[diagonal] for each in wide])
 
@@ -451,7 +451,7 @@ class AlignedWeights:
     Parameters
     ----------
     weights : ndarray of shape (n_kernels,)
-        Non-negative, summing to one; alignment does not depend on their scale.
+        Non-negative, summing to 1; alignment does not depend on their scale.
     alignment : float
         (Centered) alignment of the combination with the target; NaN without a target.
     upper_bound : float
@@ -534,7 +534,8 @@ def aligned_weights(
     .. math:: \max_{\theta \ge 0} \frac{b'\theta}{\sqrt{\theta' M \theta}} \;=\; \text{the direction of}\;
        \arg\min_{\theta\ge 0}\; \theta' M \theta - 2 b'\theta,
 
-    non-negative least squares. ``"independent"`` weighs every kernel by its own alignment, ``"uniform"`` all alike.
+    non-negative least squares. ``"independent"`` weighs every kernel by the respective alignment, ``"uniform"`` all
+    alike.
 
     Parameters
     ----------
@@ -705,7 +706,7 @@ class MarginWeights:
     Parameters
     ----------
     weights : ndarray of shape (n_kernels,)
-        Non-negative, summing to one.
+        Non-negative, summing to 1.
     primal : float
         Value of the problem, summed over the classes.
     dual : float

@@ -1,4 +1,4 @@
-"""Wings: parts of the package that enter names in registries of the core, which imports none of them.
+"""Wings: parts of the package that enter names in registries of the core, which imports none.
 
 The package names its wings when it is imported. A registry loads them when somebody asks for a name that the core does
 not have, or for all names.

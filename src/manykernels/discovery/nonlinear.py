@@ -286,7 +286,7 @@ def discover_nonlinear(
     Returns
     -------
     NonlinearDiscovery
-        One kernel, a `WeightedPolynomial`, of weight ``1/lambda``.
+        A single kernel, a `WeightedPolynomial`, of weight ``1/lambda``.
 
     Raises
     ------

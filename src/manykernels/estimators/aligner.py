@@ -35,8 +35,8 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
         (:meth:`KernelBank.auto`). With "precomputed", X is a :class:`KernelStack`, an (M, N, N) array or a list of (N,
         N) arrays, used unchanged; a :class:`PrecomputedBank` normalizes it.
     method : {"joint", "independent", "uniform"}, default="joint"
-        ``"joint"`` maximizes the alignment of the combination (alignf), ``"independent"`` weighs every kernel by its
-        own alignment, ``"uniform"`` weighs all alike and needs no y.
+        ``"joint"`` maximizes the alignment of the combination (alignf), ``"independent"`` weighs every kernel by the
+        respective alignment, ``"uniform"`` weighs all alike and needs no y.
     target : {"auto", "numbers", "signs", "indicator", "balanced"}, default="auto"
         How y becomes the ideal kernel, see :func:`target_kernel`. ``"auto"`` takes text, booleans, two values, and at
         most ten different whole numbers as labels, as ``manykernels fit`` does: for more classes that are numbered,
@@ -52,7 +52,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
     Attributes
     ----------
     kernel_weights_ : ndarray of shape (n_kernels,)
-        Weights ``theta``, non-negative, summing to one.
+        Weights ``theta``, non-negative, summing to 1.
     kernel_names_ : list of str
         Names of the kernels.
     kernel_alignments_ : ndarray of shape (n_kernels,)
@@ -214,7 +214,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
         Returns
         -------
         DataFrame
-            One row a kernel: ``name``, ``kernel``, ``columns``, ``weight`` and ``alignment`` (of the kernel by itself).
+            A row per kernel: ``name``, ``kernel``, ``columns``, ``weight`` and ``alignment`` (of the kernel by itself).
 
         Examples
         --------

@@ -314,8 +314,8 @@ class Resources(ParameterGroup):
         matrices would not fit; :func:`manykernels.grams.plan.plan_kernels` says which and why. On factors a search
         tries strengths of the block 1-norm, and no averages.
     memory_budget : int, str or None, default=None
-        Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory of the machine. Decides
-        whether they are stored or computed anew when needed.
+        Bytes, or text like "2 GB", that Gram matrices may take; None is half of the memory of the machine. Decides
+        whether stored or computed anew when needed.
     n_jobs : int or None, default=None
         Threads: over the kernels with two classes or a single target, over the classes or targets with more; of the
         folds in a search. -1 takes all cores.

@@ -1,8 +1,8 @@
 """Targets in random order: how strongly kernels are related to them, which tells what noise reaches.
 
 All permutations are columns of a single matrix, so they cost about a pass over the kernels; on factors of many rows
-target and permutations are compared by kernels on rounded rows, which cost less and keep the test exact. A few of them
-are large or small together by chance. How large all permutations are on average needs none,
+target and permutations are compared by kernels on rounded rows, which cost less and keep the test exact. A few are
+large or small together by chance. How large all permutations are on average needs none,
 
     E tr R' P' K P R = tr K q / n + (1' K 1 - tr K) (s - q) / (n (n - 1)),     q = ||R||^2,  s = ||R' 1||^2,
 
@@ -10,7 +10,7 @@ so that ``g^2`` is this over the mean of those drawn, both summed over the kerne
 of the spread between draws. **Orders of more rows** go on from those of fewer: some more of them move the unit little.
 
 W. Cochran, "Sampling Techniques" (1977), chapter 6, for ratio estimators; D. Knuth, "The Art of Computer Programming",
-volume 2, section 3.4.2, for orders that samples are put into one by one.
+volume 2, section 3.4.2, for orders that samples are put into in turn.
 """
 
 from __future__ import annotations
@@ -244,8 +244,8 @@ def noise_levels(
 ) -> list[NoiseLevel]:
     """Return dual norms at the empty model of every problem on a single stack, and of the permuted targets.
 
-    One pass over the kernels for all, or for as many as fit; with ``until_told`` by no more orders than it takes to
-    tell that there is more than noise.
+    A single pass over the kernels for all, or for as many as fit; with ``until_told`` by no more orders than it takes
+    to tell that there is more than noise.
     """
     permuted = PermutedTargets.of(problems, seed, strata, groups)
     levels = permuted.levels(problems, n_permutations or (N_PERMUTATIONS if until_told else permuted.wanted))

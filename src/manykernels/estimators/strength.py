@@ -1,4 +1,4 @@
-"""Parameters in no unit: what ``alpha``, ``epsilon`` and ``delta`` stand for when they are left to the data.
+"""Parameters in no unit: what ``alpha``, ``epsilon`` and ``delta`` stand for when left to the data.
 
 A strength in no unit is a multiple of one of two strengths at which the model is empty: that of the target, or that of
 the target in another order, which no kernel has to do with. With ``R`` the negative gradient of the loss at the best
@@ -210,10 +210,10 @@ class NoiseLevel:
     def relations(self) -> Array:
         """How strongly the target, and every permuted one, is related to the kernels, (3 or 4, 1 + n_permutations).
 
-        Every measure is in units of its own spread: the largest norm, which a wide kernel reaches; the largest one in
-        standard deviations of the kernel, which a narrow one does; the mean of these, by which many effects are found
-        that are weak one by one; and where it was asked for, how well the sum of the kernels fits, which finds what is
-        far from smooth.
+        Every measure is in units of the respective spread: the largest norm, which a wide kernel reaches; the largest
+        one in standard deviations of the kernel, which a narrow one does; the mean of these, by which many effects are
+        found that are weak in turn; and where asked for, how well the sum of the kernels fits, which finds what is far
+        from smooth.
         """
         standing, more = self._standing, [] if self.fitted is None else [self.fitted]
         if standing is None:
@@ -278,8 +278,8 @@ def at_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength, sh
 def lightness(problem: Problem) -> float:
     """Return how much larger noise would be if samples of all labels weighed the same in the mean, at least 1.
 
-    Weights that all but remove a label leave little to gain, of noise as of truth, and it is not worth fitting what is
-    left of it any closer for that. Norms of noise grow with the length of the dual coefficients.
+    Weights that all but remove a label leave little to gain, of noise as of truth, and it is not worth fitting the
+    remainder of it any closer for that. Norms of noise grow with the length of the dual coefficients.
     """
     loss: Any = problem.loss
     if loss.task != "classification" or not np.ptp(problem.weight) > 0:

@@ -98,7 +98,7 @@ def concordance_indices(target: Array, risk: Array, weights: Array) -> Array:
 def concordant_pairs(weight: Array, event: Array, times: Array, opens: Array, ranks: Array, n_ranks: int) -> Array:
     """Return the weights of the pairs in order and of all comparable pairs, from sums over ranks of risks in a tree.
 
-    Samples are sorted by stratum, latest first: those before an event, up to its own tie, outlived it.
+    Samples are sorted by stratum, latest first: those before an event, up to the respective tie, outlived it.
     """
     found = np.zeros(2)
     tree, later, waiting = np.zeros(n_ranks + 1), 0.0, 0
@@ -342,8 +342,8 @@ class MKLSurvival(BaseMKL):
     Notes
     -----
     The target is scikit-survival's: a structured array of events and times; `survival_array` makes one. The field
-    "stratum", if there is one, numbers groups with separate baselines. A linear kernel with ``penalty="ridge"`` is the
-    ridge penalized Cox regression.
+    "stratum", if any, numbers groups with separate baselines. A linear kernel with ``penalty="ridge"`` is the ridge
+    penalized Cox regression.
 
     References
     ----------

@@ -83,7 +83,7 @@ class GramStack(ABC):
     dtype : dtype
         Storage dtype, float32 or float64.
     names : sequence of str, optional
-        One name a kernel.
+        A name per kernel.
     n_threads : int
         Threads that compiled loops may use.
 
@@ -405,7 +405,7 @@ class GramStack(ABC):
             self.counters.bytes_read += twin.counters.bytes_read
 
     def take(self, kernels: Index) -> GramStack:
-        """Return a stack of the given kernels only, in the given order, with its own counters.
+        """Return a stack of the given kernels only, in the given order, with the respective counters.
 
         Examples
         --------
@@ -420,7 +420,7 @@ class GramStack(ABC):
         return self._take(chosen)
 
     def view(self, kernels: Index, *, prove: bool = True) -> GramView:
-        """Return a stack of the given kernels that reads this one in place, with its own counters.
+        """Return a stack of the given kernels that reads this one in place, with the respective counters.
 
         Unlike `take` it never copies: worthwhile where the entries are in memory and many subsets are tried. Kernels
         may go unproven as in `triangles`.
@@ -439,7 +439,7 @@ class GramStack(ABC):
         return GramView(self, chosen, np.arange(self.n_samples))
 
     def restrict(self, samples: Index) -> GramStack:
-        """Return a stack of all kernels on the given samples only, in the given order, with its own counters.
+        """Return a stack of all kernels on the given samples only, in the given order, with the respective counters.
 
         Examples
         --------

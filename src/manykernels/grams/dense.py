@@ -230,7 +230,7 @@ def as_stack(
         refuses it too, but if looking at every matrix took more than a few milliseconds, only those are looked at that
         enter a model, or have a negative quadratic form.
     names : sequence of str, optional
-        One name a kernel; ignored for a stack, which has its own.
+        A name per kernel; ignored for a stack, which has its own.
     n_threads : int
         Threads that compiled loops may use.
 

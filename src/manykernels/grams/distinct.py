@@ -94,8 +94,8 @@ def _as_part(kernels: Array, own: GramStack, codes: Array | None, dtype: DTypeLi
 class DistinctStack(GramStack):
     """Kernels among the distinct points of their columns, beside those that have a matrix among all samples.
 
-    Made by `build_stack` where it is predicted to pay. Entries are those of the kernels themselves: nothing is rounded
-    or left out.
+    Made by `build_stack` where predicted to pay. Entries are those of the kernels themselves: nothing is rounded or
+    left out.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Compiled loops of Gaussian kernels, computed where they are used: distances once for all widths, nothing stored.
+"""Compiled loops of Gaussian kernels, computed where used: distances once for all widths, nothing stored.
 
 NumPy has no vectorized float64 exponential on AVX2 machines (about 5 ns an entry); ``exp64`` takes about 1.2 ns and
 ``exp32`` 0.9 ns, both within one or two units in the last place for the non-positive arguments met here. They split
@@ -149,7 +149,7 @@ def gaussian_triangles(
     """Write the packed upper triangle of ``scales[m] exp(coefficients[m] ||x_i - x_j||^2)`` into ``out[kernels[m]]``.
 
     points (d, n) float64, a column per sample; coefficients, scales and kernels (w,); out (M, n(n+1)/2) of any type.
-    Entries have the bits of those of `gaussian_tile`, and never exist but where they are stored.
+    Entries have the bits of those of `gaussian_tile`, and never exist but where stored.
     """
     n = points.shape[1]
     buffer = np.empty((1, n))

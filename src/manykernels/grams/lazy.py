@@ -2,7 +2,7 @@
 
 The tiles are evaluated group by group, so a group computes the distances once (`TileEvaluator`).
 
-Gaussian kernels are computed where they are used by compiled loops (`gaussian_loops.py`).
+Gaussian kernels are computed where used by compiled loops (`gaussian_loops.py`).
 """
 
 from __future__ import annotations
@@ -196,9 +196,9 @@ class TileEvaluator:
     def add_sum(self, weights: Array, kernels: Array, total: Array, *, upper: bool = False) -> None:
         """Add the weighted sum of kernels to ``total``, between all rows on the left and on the right.
 
-        Gaussian kernels are summed where they are computed, those that are powers of wider ones by squaring; linear
-        kernels are a single product of their columns. With ``upper``, for the same rows on both sides, what is below
-        the diagonal has no meaning.
+        Gaussian kernels are summed where computed, those that are powers of wider ones by squaring; linear kernels are
+        a single product of their columns. With ``upper``, for the same rows on both sides, what is below the diagonal
+        has no meaning.
         """
         linear = np.flatnonzero(self.linear[kernels])
         if linear.size:

@@ -193,8 +193,8 @@ def plan_stack(
     n_kernels, n_samples : int
         Any positive integers; nothing is allocated.
     memory_budget : int, str or None
-        Bytes, or text such as ``"2GB"`` or ``"512 MiB"``. None: half of the memory of the machine, or most of
-        what is free where that is less.
+        Bytes, or text like ``"2GB"`` or ``"512 MiB"``. None: half of the memory of the machine, or most of what is free
+        where that is less.
     dtype : float32, float64 or None
         Storage dtype; None lets the plan fall back to float32.
     n_targets : int

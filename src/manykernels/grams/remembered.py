@@ -1,7 +1,7 @@
 """Products of kernels with the vectors that were last asked about, for those who ask once more.
 
-A model is certified where it was found, and the next one begins there, under another strength: every would read all
-kernels for products known.
+A model is certified where found, and the next one begins there, under another strength: every would read all kernels
+for products known.
 """
 
 import math

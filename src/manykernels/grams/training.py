@@ -89,7 +89,7 @@ class Training:
     build: Callable[[Any], GramStack] | None = None  # the stack from prepared rows, where it is matrices
 
     def again(self, most_bytes: int) -> Callable[[], GramStack] | None:
-        """Return what builds the same stack anew from rows of its own, of so many bytes at most, when it is asked for.
+        """Return what builds the same stack anew from rows of its own, of so many bytes at most, when asked for.
 
         None where the stack is large, or is not evaluated from numbers in columns, which may take long.
         """

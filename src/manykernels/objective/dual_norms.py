@@ -87,7 +87,7 @@ def kernel_factor(stack: GramStack, kernel: int) -> Array:
     Raises
     ------
     InvalidInputError
-        If there are many of them, or some are far smaller than others: then no penalty at all would fit anything.
+        If there are many, or some are far smaller than others: then no penalty at all would fit anything.
     """
     diagonal = np.array(stack.take([kernel]).diag()[0])
     top, factor = diagonal.max(initial=0.0), np.empty((stack.n_samples, 0))

@@ -75,7 +75,7 @@ class ConjugateGradients:
 
 
 def shortest_combination(moves: Array) -> Array:
-    """Return the parts (k,), of sum one, of the shortest combination ``parts @ moves`` of moves (k, n).
+    """Return the parts (k,), of sum 1, of the shortest combination ``parts @ moves`` of moves (k, n).
 
     Where an iteration is about linear and takes ``x_k`` to ``x_k + moves_k``, ``sum_k parts_k (x_k + moves_k)`` is near
     the fixed point (Anderson extrapolation).

@@ -40,7 +40,7 @@ Model = tuple[Array, Array, float]
 
 
 class Status(StrEnum):
-    """Why a solver stopped; each is also its own text.
+    """Why a solver stopped; each is also the respective text.
 
     ``RUNNING``: it has not yet. ``CONVERGED``: the relative gap is within ``tol``. ``INACCURATE``: it is, but rounding
     alone could be above it, or it would be, had rounding to float32 not left kernels indefinite; or the lower bound is
@@ -183,7 +183,7 @@ class Solution:
     message : str
         The status in words.
     history : tuple of IterationRecord
-        One entry a certified model on the way, the starting point first.
+        An entry per certified model on the way, the starting point first.
     passes : float
         Gram entries read, in passes over the whole stack.
     newton_steps, n_iter : int

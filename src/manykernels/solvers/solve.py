@@ -88,9 +88,9 @@ def solve(
         Symmetric positive semidefinite Gram matrices, kernels leading; a stack of any kind, for example that of
         :func:`~manykernels.grams.factored.factored_stack`, which is linear in the samples; or a bank, with ``X``.
     y : array_like of shape (n_samples,) or (n_samples, n_targets), structured array, or str
-        Labels -1 and +1 for a classification loss, numbers for a regression loss, several of them in columns; events
-        and times as :func:`~manykernels.survival_array` makes them for the loss ``"cox"``; the name of a column of rows
-        in chunks.
+        Labels -1 and +1 for a classification loss, numbers for a regression loss, several in columns; events and times
+        as :func:`~manykernels.survival_array` makes them for the loss ``"cox"``; the name of a column of rows in
+        chunks.
     X : DataFrame or array of shape (n_samples, n_columns), or what `open_rows` takes, optional
         The table that a bank is for. Memory maps, Parquet files and Dask collections are read once into a table if the
         columns that kernels read, at 8 bytes an entry, take at most a quarter of ``memory_budget``: the solution is
@@ -100,7 +100,7 @@ def solve(
         ``"quantile"``, ``"poisson"``, ``"gamma"``, ``"cox"``, or an object.
     penalty : str, Regularizer or mapping
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, a set of weights (``"simplex"``, ``"lp_ball"``,
-        ``"elasticnet_ball"``), or an object, which carries its own strength; a mapping gives kernels separate
+        ``"elasticnet_ball"``), or an object, which carries the respective strength; a mapping gives kernels separate
         penalties, as in the estimators. What shapes a named penalty is given beside it: ``l1_ratio``, ``q``, ``p``,
         ``eta``.
     alpha : float or str, optional
@@ -121,7 +121,7 @@ def solve(
     representation : {"auto", "gram", "factored"}, default="auto"
         How kernels of a bank are held; see :func:`~manykernels.grams.plan.plan_kernels`.
     memory_budget : int, str or None
-        Of a bank: bytes, or text such as ``"2GB"``; half of the memory if None, less where not free.
+        Of a bank: bytes, or text like ``"2GB"``; half of the memory if None, less where not free.
     n_jobs : int or None
         Threads.
     solver : str or Solver

@@ -113,7 +113,7 @@ class EstimatorContract(ABC):
             assert smallest <= norm * (1.0 + self.tolerance), f"kernel {m}: {smallest:.6g} above {norm:.6g}"
 
     def test_functions_keep_their_shapes(self) -> None:
-        """Check every curve that has a shape at knots, between them and beyond, the other columns at rest."""
+        """Check every curve with a shape at knots, between them and beyond, the other columns at rest."""
         X, y = self.data()
         model = self.fitted(X, y)
         table = model._expansion.bank.table

@@ -29,7 +29,7 @@ class KernelContract:
     """
 
     def points(self) -> Array:
-        """Return rows on which the kernel is defined (n, p), two of them equal; non-negative unless overridden."""
+        """Return rows on which the kernel is defined (n, p), two equal; non-negative unless overridden."""
         X = 3.0 * np.random.default_rng(0).random((23, 3))
         X[7] = X[3]
         X.flags.writeable = False

@@ -200,7 +200,7 @@ class Unproven:
 def examined(
     kernels: Array, psd: str = "auto", name: str = "kernels", *, one_fit: bool = False
 ) -> tuple[Array, Unproven | None]:
-    """Return Gram matrices checked as ``psd`` says, and what is left to be proven.
+    """Return Gram matrices checked as ``psd`` says, and the remainder to be proven.
 
     ``"raise"`` factorizes every kernel and refuses indefinite ones, ``"clip"`` sets their negative eigenvalues to zero
     in a copy, ``"ignore"`` does not look. ``"auto"`` is ``"raise"`` if that takes at most `FULL_CHECK_FLOPS`, or the

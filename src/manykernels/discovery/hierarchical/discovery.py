@@ -249,8 +249,8 @@ def discover_hierarchical(
     growth : float, default=3.0
         Ratio of the penalty of a node to those of the parents, at least 1; large values prefer small products.
     normalize : {"power", "centered"} or None, default=None
-        For monomials: "power" divides every power of a column by its own root mean square, "centered" takes the mean
-        off first, None leaves it unchanged. Other kernels are taken unchanged.
+        For monomials: "power" divides every power of a column by the respective root mean square, "centered" takes the
+        mean off first, None leaves it unchanged. Other kernels are taken unchanged.
     max_kernels : int, default=1000
         Largest hull; the search ends when it would be exceeded.
     limits : Limits, optional

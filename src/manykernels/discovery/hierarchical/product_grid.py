@@ -8,7 +8,7 @@ is the sum over the descendants
 
 whose summands factorize over columns. Collected by depth, the sum is the quadratic form in ``rho`` of the coefficients
 up to ``degree - depth(t)`` of a product of power series ``1 + sum_m K_{k,m} z^m / s(m)^2``, ``s(m) = 1 + growth + ... +
-growth^m``. The product over all columns is computed once; a source replaces the series of its own few columns.
+growth^m``. The product over all columns is computed once; a source replaces the series of the respective few columns.
 """
 
 from __future__ import annotations

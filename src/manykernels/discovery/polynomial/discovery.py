@@ -173,10 +173,10 @@ def discover_polynomial(
     base : KernelSpec, sequence of (KernelSpec, columns) or None, default=None
         Base kernels: linear in every column by default, a single kernel on every column, or any kernels on any columns.
     normalize : {"power", "centered"} or None, default="power"
-        "power" divides every power of a column by its own root mean square, so a product of powers of columns that are
-        independent has mean square one; the power of another base kernel is divided by the mean diagonal. "centered"
-        takes the mean of every power off first (linear base kernels only). None leaves products unchanged, which makes
-        cubes of columns cheap and products of different columns dear.
+        "power" divides every power of a column by the respective root mean square, so a product of powers of columns
+        that are independent has mean square 1; the power of another base kernel is divided by the mean diagonal.
+        "centered" takes the mean of every power off first (linear base kernels only). None leaves products unchanged,
+        which makes cubes of columns cheap and products of different columns dear.
     n_steps : int, default=100
         Steps of the mirror descent.
     step_size : float, optional

@@ -339,7 +339,7 @@ class AlignedKernel:
     parameters : tuple of ndarray
         None if no member has a positive alignment, as for a constant target.
     weights : ndarray of shape (n_kernels,)
-        Positive, sum one.
+        Positive, sum 1.
     alignment : float
         Centered alignment of the combination with the ideal kernel on the training samples.
     history : tuple of float
@@ -379,7 +379,7 @@ def align_family(
     simplex. With corrective weights the two criteria are the same but for the first kernel.
 
     How much any other kernels of the family could gain is bounded: if ``<K* - r K, K_p> <= 0`` for every member, all
-    matrices centered and ``K*`` of norm one, no combination has an alignment above ``r ||K||``.
+    matrices centered and ``K*`` of norm 1, no combination has an alignment above ``r ||K||``.
 
     Parameters
     ----------

@@ -293,7 +293,7 @@ class BaseKernelSearch(BaseMKL):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Rows sum to one.
+            Rows sum to 1.
         """
         return class_probabilities(self._scores(X), self._single)
 

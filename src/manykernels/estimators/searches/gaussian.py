@@ -99,8 +99,8 @@ class GaussianMKL(BaseKernelSearch):
         of training rows times ``n_samples^(-1/n_features)``, at most half and at least a twentieth of it, and ends at
         20 of it: narrower kernels fit every sample by itself. With a width per feature it is (0.05, 50).
     family : KernelFamily or None, default=None
-        Kernels to choose from instead of Gaussian ones, for example ``LaplacianFamily(0.1, 10.0)``; it has its own
-        bounds.
+        Kernels to choose from instead of Gaussian ones, for example ``LaplacianFamily(0.1, 10.0)``; it has the
+        respective bounds.
     n_starts : int, default=5
         Most points from which every search for widths climbs.
     standardize : bool, default=True

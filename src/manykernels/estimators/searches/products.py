@@ -59,9 +59,9 @@ class PolynomialMKL(BaseKernelSearch):
     base : KernelSpec or None, default=None
         Kernel of every column that products are made of; None is linear, the fast case.
     normalize : {"power", "centered"} or None, default="power"
-        "power" divides every power of a column by its own root mean square, and the power of another kernel by the mean
-        diagonal, so products of all kinds are penalized alike; "centered" takes the means of powers off first (linear
-        base only). None leaves products unchanged.
+        "power" divides every power of a column by the respective root mean square, and the power of another kernel by
+        the mean diagonal, so products of all kinds are penalized alike; "centered" takes the means of powers off first
+        (linear base only). None leaves products unchanged.
     loss : {"squared", "logistic", "hinge"}, default="squared"
         "squared" learns numbers, the rest learn classes.
     alpha : float or str, default="auto"
@@ -241,7 +241,7 @@ class HierarchicalMKL(BaseKernelSearch):
         \|f_{D(v)}\|^2 = \sum_{w \in D(v)} \|f_w\|^2,
 
     where D(v) are the products that v divides, v among them. The norm makes all of :math:`f_{D(v)}` vanish together, so
-    an interaction such as "age x dose" is selected only if "age" and "dose" are. Because of this the graph is searched
+    an interaction like "age x dose" is selected only if "age" and "dose" are. Because of this the graph is searched
     from the root, at a cost that is polynomial in the number of kernels selected, and the duality gap still holds for
     every kernel of the graph. The loss decides the task.
 
@@ -261,8 +261,8 @@ class HierarchicalMKL(BaseKernelSearch):
         Ratio of the penalty of a product to that of a product with a single factor less, at least 1. Large values
         prefer small products and shorten the search.
     normalize : {"power", "centered"} or None, default=None
-        Of monomials: "power" divides every power of a column by its own root mean square, "centered" takes the mean off
-        first, None leaves it unchanged.
+        Of monomials: "power" divides every power of a column by the respective root mean square, "centered" takes the
+        mean off first, None leaves it unchanged.
     max_kernels : int, default=1000
         Most kernels the search may visit.
     standardize : bool, default=True

@@ -73,7 +73,7 @@ MOST_DOUBLE = 5_000  # rows up to which the kernel of the last fit is held in do
 
 @dataclass(frozen=True, eq=False)
 class AverageKernel:
-    """One kernel among training samples, and of new rows with them; models are in coefficients of the columns.
+    """A single kernel among training samples, and of new rows with them; models are in coefficients of the columns.
 
     Or in those of the eigenvectors, scaled to features, where it is decomposed; or of features that it is made of.
     """
@@ -115,7 +115,8 @@ def opened(
     """Center a kernel, and decompose it where that is predicted to be faster; both matrices are overwritten.
 
     What is held may be in single precision: of a kernel another one near it, of which the models then are; of features
-    each is rounded in its own unit, so that small ones stay as exact. The largest strengths are those of ``problems``.
+    each is rounded in the respective unit, so that small ones stay as exact. The largest strengths are those of
+    ``problems``.
     """
     largest = largest_strengths(problems, gram) if problems else None
     means = gram.mean(axis=0) if centered else np.zeros(len(gram))
@@ -494,7 +495,7 @@ class _KernelNewton(_Newton):
         """Return the part of columns that the kernel takes to nothing but rounding.
 
         A step down to any coefficients there is the same function, and conjugate gradients, which measure functions,
-        let what is left of their systems grow there without end; products of what has grown are rounding alone.
+        let the remainder of their systems grow there without end; products of what has grown are rounding alone.
         """
         ratio = max(self.felt, np.finfo(float).eps * len(columns) * float(self.gram.diagonal().max()))
         factor, ratio = _factorized(self.gram, ratio)
@@ -504,7 +505,7 @@ class _KernelNewton(_Newton):
     def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
         """Solve the Newton systems by preconditioned conjugate gradients, all targets in step; with changes of scores.
 
-        They end as soon as no step, with what is left of the system, promises more than ``little`` of the objective.
+        They end as soon as no step, with the remainder of the system, promises more than ``little`` of the objective.
         """
         tiny, centered = np.finfo(float).tiny, self.kernel.centered
         means = np.maximum(curves.mean(axis=0), self.least_curvature)
@@ -567,7 +568,7 @@ class _FeatureNewton(_Newton):
     def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
         """Solve the Newton systems by preconditioned conjugate gradients, all targets in step; with changes of scores.
 
-        They end as soon as no step, with what is left of the system, promises more than ``little`` of the objective.
+        They end as soon as no step, with the remainder of the system, promises more than ``little`` of the objective.
         """
         tiny, centered = np.finfo(float).tiny, self.kernel.centered
         means = np.maximum(curves.mean(axis=0), tiny)

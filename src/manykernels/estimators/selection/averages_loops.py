@@ -17,7 +17,7 @@ def go_along(
     """Go to the minimum of the model of every target along the conjugate direction, all (K, n) but (K,) numbers.
 
     The direction ``way`` changes functions by ``moved`` and intercepts by ``shift``; ``x`` and ``along`` are what steps
-    and changes of scores add up to, ``u`` is what is left of the gradient. Targets whose ``energy`` is zero stay. To
+    and changes of scores add up to, ``u`` is the remainder of the gradient. Targets whose ``energy`` is zero stay. To
     ``out`` (K, 3) go the length, by what the left slope of the intercept changes, and the square of ``u``.
     """
     for k in range(len(x)):

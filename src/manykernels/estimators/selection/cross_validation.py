@@ -55,9 +55,9 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     size change places as wholes; where samples are not exchangeable (series, splits of your own) there is that
     warning unless the choice is ahead by a whole error. What is not ahead is the best constant, with a warning.
 
-    Every fold learns standardization, widths and normalization of the kernels from its own training samples and builds
-    them once. Averages take one sum of the kernels for all strengths, targets and classes. Strengths are fractions of
-    those at which next to nothing is left, for every target and class, so units do not matter.
+    Every fold learns standardization, widths and normalization of the kernels from the respective training samples and
+    builds them once. Averages take one sum of the kernels for all strengths, targets and classes. Strengths are
+    fractions of those at which next to nothing is left, for every target and class, so units do not matter.
 
     With a named ``penalty`` or with ``alphas``, the grid of strengths is as given: by default it starts at the smallest
     ``alpha`` under which no kernel is selected and falls geometrically, and every strength is solved in every fold.
@@ -240,9 +240,9 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     size change places as wholes; where samples are not exchangeable (series, splits of your own) there is that
     warning unless the choice is ahead by a whole error. What is not ahead is the best constant, with a warning.
 
-    Every fold learns standardization, widths and normalization of the kernels from its own training samples and builds
-    them once. Averages take one sum of the kernels for all strengths, targets and classes. Strengths are fractions of
-    those at which next to nothing is left, for every target and class, so units do not matter.
+    Every fold learns standardization, widths and normalization of the kernels from the respective training samples and
+    builds them once. Averages take one sum of the kernels for all strengths, targets and classes. Strengths are
+    fractions of those at which next to nothing is left, for every target and class, so units do not matter.
 
     With a named ``penalty`` or with ``alphas``, the grid of strengths is as given: by default it starts at the smallest
     ``alpha`` under which no kernel is selected and falls geometrically, and every strength is solved in every fold.
@@ -448,11 +448,11 @@ def nested_cross_validation(
     scoring: Any = None,
     n_jobs: int | None = None,
 ) -> NestedScores:
-    """Score an estimator that chooses its own parameters, on samples that had no part in the choice.
+    """Score an estimator that chooses the respective parameters, on samples that had no part in the choice.
 
-    In every outer fold a clone chooses and learns on the training samples alone: its own cross-validation, the widths
-    and normalization of the kernels, the model. It is then scored on the held-out samples. Only which kernels there are
-    is decided by all samples, where gaps or kinds of columns decide it: see :meth:`KernelBank.resolve`.
+    In every outer fold a clone chooses and learns on the training samples alone: the respective cross-validation, the
+    widths and normalization of the kernels, the model. It is then scored on the held-out samples. Only which kernels
+    there are is decided by all samples, where gaps or kinds of columns decide it: see :meth:`KernelBank.resolve`.
 
     Parameters
     ----------

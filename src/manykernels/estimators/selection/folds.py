@@ -149,7 +149,7 @@ class HeldOut:
 def empty_models(problems: Sequence[Problem]) -> list[tuple[Array, float]]:
     """Return dual norms and loss of the best constant of every problem, for all mixtures: a single pass each.
 
-    One pass for all where kernels are evaluated whenever they are read.
+    A single pass for all where kernels are evaluated whenever they are read.
     """
     found = []
     for problem, norms in zip(problems, _empty_norms(problems), strict=True):

@@ -60,7 +60,7 @@ class PenaltyGrid:
         return [Candidate(*at, np.full((n_folds, 1), np.nan), np.nan, 0) for at in self.asked]
 
     def scored(self, folds: Rung) -> list[Candidate]:
-        """Return every candidate. Folds are opened a at per time.
+        """Return every candidate. Folds are opened one at a time.
 
         Of a search that ends early, the folds count in which everything was tried, or if there are none those with
         most; what was not tried has no score.

@@ -69,7 +69,7 @@ def plan_of_search(
     """Return what a search, an estimator itself, for the strength of a plain one holds; None for kernels of pairs.
 
     With it how kernels are held, for averages and for what selects: as factors or as matrices. Kernels selected are
-    those of the ``projected`` estimator, where there is one.
+    those of the ``projected`` estimator, if any.
     """
     mixtures, n = search._searches, len(samples.rows)
     penalty = BlockL1(1.0) if mixtures else search._families()[0].at(1.0, 1.0)
@@ -192,7 +192,7 @@ def plan_search(
     n_rounded : float, optional
         Kernels whose triangles are held in single precision, where those among points that repeat take a part of one.
     mixtures : bool
-        Whether mixtures are searched; else a grid of strengths, for which folds are opened a at per time.
+        Whether mixtures are searched; else a grid of strengths, for which folds are opened one at a time.
     averages : bool
         Whether averages of kernels are tried.
     apart : bool
@@ -208,7 +208,7 @@ def plan_search(
     selects, chooses : bool
         Whether anything but averages is tried, not of many targets; and whether averages of all kinds are.
     n_targets : int
-        Each has kernels of its own that take part.
+        Each has kernels of the respective that take part.
 
     Raises
     ------

@@ -138,7 +138,7 @@ def penalty_families(penalty: Penalty, parameters: dict[str, Any], l1_ratios: Ar
 
 
 def tried_factors(kernel_penalties: Any) -> list[Any] | None:
-    """Return the kernel penalties to be tried in turn, None where there is one answer.
+    """Return the kernel penalties to be tried in turn, None if any answer.
 
     Factors of kernels are a vector or a dictionary; to be tried is a list of dictionaries.
     """

@@ -385,7 +385,7 @@ def learned(
     n_jobs: int | None,
     **settings: Any,
 ) -> Fit:
-    """Solve every problem on the kernels of the mixture under the penalty, from a start where there is one.
+    """Solve every problem on the kernels of the mixture under the penalty, from a start if any.
 
     A time limit holds for all together.
     """

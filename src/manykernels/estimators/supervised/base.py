@@ -475,7 +475,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         """Set what the model knows of single samples, and return the solutions as they are kept.
 
         A model of factors knows nothing of samples, and no number of it grows with theirs where factors were asked for;
-        where they were chosen for their speed, it tells the dual coefficients that a model of matrices would.
+        where chosen for their speed, it tells the dual coefficients that a model of matrices would.
         """
         for name in ("support_", "dual_coef_", "approximate_gap_", "_support_targets", "_support_weights", *KEPT):
             self.__dict__.pop(name, None)

@@ -51,9 +51,9 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         Loss of a score for a label.
     penalty : str, dict or Regularizer, default="l1"
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, ``"group_elasticnet"``, or a set of kernel weights,
-        ``"simplex"``, ``"lp_ball"``, ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of
-        ``alpha``. A dict gives kernels separate penalties: ``{"subject": "ridge", "*": "l1"}`` maps names or patterns
-        to names or to objects, whose strengths are factors of ``alpha``.
+        ``"simplex"``, ``"lp_ball"``, ``"elasticnet_ball"``. A Regularizer object brings the respective strength instead
+        of ``alpha``. A dict gives kernels separate penalties: ``{"subject": "ridge", "*": "l1"}`` maps names or
+        patterns to names or to objects, whose strengths are factors of ``alpha``.
     alpha : float or str, default="auto"
         Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which a model
         is empty, so every class has its own, which no scale of the kernels and no number of classes changes:
@@ -283,7 +283,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Rows sum to one.
+            Rows sum to 1.
 
         Raises
         ------

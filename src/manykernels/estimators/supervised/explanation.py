@@ -70,7 +70,7 @@ class Explanations:
         Returns
         -------
         DataFrame
-            One row a kernel: ``name``, ``weight`` (``d_m``), ``norm_share`` (of the norm in the sum of norms), ``norm``
+            A row per kernel: ``name``, ``weight`` (``d_m``), ``norm_share`` (of the norm in the sum of norms), ``norm``
             (``||f_m||``), ``kernel`` and ``columns``; ``above_noise`` after the share (whether the kernel by itself is
             more strongly related to y than to 95 % of random orders of y, which 5 % of the kernels are of any noise;
             not there where kernels are found); with several classes or targets, a row for each, led by ``class`` or
@@ -135,11 +135,11 @@ class Explanations:
 
         A column is worth what the mean loss of such rows gains when the part of the kernels is replaced by the mean of
         that part (see `importance_frame`). It counts in full if one of the kernels by itself is more strongly related
-        to y than any kernel is to 95 % of random orders of y, and else what is left of it after two standard errors: of
-        columns of noise some pass the one in 5 % of the data sets, and the other in about 2 %. A kernel of several
-        columns shares the worth equally among them. The shares sum to one, or are all zero for a model whose
-        predictions of new rows are no better with any column than without; of several classes or targets they are the
-        mean. ``importance_method_`` says which rows. Not there for precomputed kernels and pairs, without columns.
+        to y than any kernel is to 95 % of random orders of y, and else the remainder of it after two standard errors:
+        of columns of noise some pass the one in 5 % of the data sets, and the other in about 2 %. A kernel of several
+        columns shares the worth equally among them. The shares sum to 1, or are all zero for a model whose predictions
+        of new rows are no better with any column than without; of several classes or targets they are the mean.
+        ``importance_method_`` says which rows. Not there for precomputed kernels and pairs, without columns.
         """
         bank = self._columns_bank("feature_importances_")
         importances = np.zeros(self.n_features_in_)
@@ -282,7 +282,7 @@ class Explanations:
         Returns
         -------
         DataFrame
-            One row a sample, with the index of X; a single column for every kernel with a positive weight, in the order
+            A row per sample, with the index of X; a single column for every kernel with a positive weight, in the order
             of ``kernel_names_``, and ``"intercept"``. With several classes or targets, columns of two levels, led by
             ``class`` or ``output``, so that ``frame[label]`` is the table of one of them.
 
@@ -336,8 +336,8 @@ class Explanations:
         Returns
         -------
         DataFrame
-            One row an active kernel, the largest first: ``name``, ``share`` (covariance of the part with the whole
-            over the variance of the whole; sums to one), and the two parts of it, ``variance`` (of the part alone) and
+            A row per active kernel, the largest first: ``name``, ``share`` (covariance of the part with the whole over
+            the variance of the whole; sums to 1), and the two parts of it, ``variance`` (of the part alone) and
             ``covariance`` (with the other parts). Led by ``class`` or ``output`` where there are several.
 
         Notes
@@ -364,8 +364,8 @@ class Explanations:
     def decompose(self, X: TableLike) -> Array:
         """Return what every kernel adds to every score.
 
-        Summed over kernels, and with ``intercept_`` added where there is one, this is ``decision_function(X)``, or
-        ``predict(X)`` of models without one.
+        Summed over kernels, and with ``intercept_`` added if any, this is ``decision_function(X)``, or ``predict(X)``
+        of models without one.
 
         Parameters
         ----------

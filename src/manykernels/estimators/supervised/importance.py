@@ -11,7 +11,7 @@ are the posterior covariances of ``f_m`` with the whole score at every row, and 
     z_i^(-i) = z_i - rho_i C_i / (1 - W_i C_i),   f_mi^(-i) = f_mi - rho_i C_mi / (1 - W_i C_i).
 
 It is exact for the squared loss and fixed weights. Of losses with kinks, rows at a kink have infinite curvature and all
-others none. Cox's partial likelihood is that of Poisson counts at its own baseline hazard, whose level is free.
+others none. Cox's partial likelihood is that of Poisson counts at the respective baseline hazard, whose level is free.
 
 **Weights are learned, too.** Across ``f_m`` the penalty bends by ``1 / d_m``, along it by the second derivative in the
 norm, which for the block 1-norm is zero: how large a function is costs nothing more once the kernel is there. With
@@ -19,7 +19,7 @@ norm, which for the block 1-norm is zero: how large a function is costs nothing 
 
     Q_m = d_m K_m + F_m [D^1/2 (S^-1 - I) D^1/2 F']_m.
 
-Without the term a noise category of many levels, and whatever else follows single rows, gains by its own weight.
+Without the term a noise category of many levels, and whatever else follows single rows, gains by the respective weight.
 
 **In factors** ``K_m = Z_m Z_m'`` the same covariances are ``C_m = diag(P_m A^-1 P')`` with ``P = [D^1/2 Z, B]`` and ``A
 = P' W P + (I - V (I - S) V')``, ``V`` the directions of the coefficients: systems of the size of all ranks. Where these
@@ -29,7 +29,7 @@ are far more than the rows left out, matrices ``Z_m Z_m'`` among the rows are sm
 know. Factors keep no rows, and losses with kinks only those at or beyond a kink: there what it takes is held until
 somebody asks, or saves the model, and where that is much it is measured at the end of the fit; of every kernel, and
 every set of columns, a mean and the error are kept. Where factors have far more columns than rows are left out, what is
-held are the rows of the table, of which factors are made when they are asked for.
+held are the rows of the table, of which factors are made when asked for.
 
 K. R. Rad, A. Maleki, "A scalable estimate of the out-of-sample prediction error via approximate leave-one-out
 cross-validation", JRSS B 82 (2020); S. Wang and others, "Approximate leave-one-out for fast parameter tuning in high

@@ -63,9 +63,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         ``{"tau": 0.9}``; see :class:`~manykernels.estimators.LossParameters`.
     penalty : str, dict or Regularizer, default="l1"
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, ``"group_elasticnet"``, or a set of kernel weights,
-        ``"simplex"``, ``"lp_ball"``, ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of
-        ``alpha``. A dict gives kernels separate penalties: ``{"subject": "ridge", "*": "l1"}`` maps names or patterns
-        to names or to objects, whose strengths are factors of ``alpha``.
+        ``"simplex"``, ``"lp_ball"``, ``"elasticnet_ball"``. A Regularizer object brings the respective strength instead
+        of ``alpha``. A dict gives kernels separate penalties: ``{"subject": "ridge", "*": "l1"}`` maps names or
+        patterns to names or to objects, whose strengths are factors of ``alpha``.
     alpha : float or str, default="auto"
         Strength of the penalty relative to the mean loss, positive. Targets are not standardized: with the squared loss
         and ``"l1"``, multiplying them by c calls for c times a number given here. Text is relative to the strength at

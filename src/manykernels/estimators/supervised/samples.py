@@ -260,7 +260,7 @@ NO_LABELS = {"M": "dates", "m": "durations", "c": "complex numbers", "T": "text 
 
 
 def _in_numpy(y: Any) -> Any:
-    """Return labels of the types of pandas and Arrow in the type of NumPy that has the same values.
+    """Return labels of the types of pandas and Arrow in the type of NumPy with the same values.
 
     scikit-learn makes floats of nullable booleans and integers, so that True is predicted as 1.0.
     """

@@ -112,7 +112,7 @@ def sees_cells(spec: KernelSpec, positions: Sequence[int], table: ColumnTable) -
 def add_to_cells(
     codes: Array, members: Array, sizes: Array, offsets: Array, chosen: Array, rho: Array, out: Array
 ) -> None:
-    """Add ``rho_i`` to the cell of row i, for each of the chosen groups of columns.
+    """Add ``rho_i`` to the cell of row i, for all chosen groups of columns.
 
     ``members`` (G, d) are rows of ``codes``, -1 for none; ``sizes`` (G, d) numbers of codes.
     """
@@ -329,7 +329,7 @@ def sums_of_part(groups: Groups, table: ColumnTable, rho: Array) -> Array:
 def cell_factor(grams: Sequence[Array], counts: Array, tol: float) -> Array:
     """Return ``F`` (cells, r) whose rows are features of cells: ``K - F F'`` is psd, a share of the trace of the rows.
 
-    Products of the eigenvectors of every column's kernel under its own counts, the largest on the rows first.
+    Products of the eigenvectors of every column's kernel under the respective counts, the largest on the rows first.
     """
     axes = range(counts.ndim)
     sums = [counts.sum(axis=tuple(other for other in axes if other != place)) for place in axes]

@@ -1,4 +1,4 @@
-"""Kernels with few features: linear, one-column polynomials and periodic ones, categories, ranks, gaps, shapes.
+"""Kernels with few features: linear, single-column polynomials and periodic ones, categories, ranks, gaps, shapes.
 
 Of a kernel whose functions have a shape, ``G v >= 0``, the dual norm is that of the functions, ``min_{mu >= 0} ||Z'rho
 + G'mu||``, and so is what a pass returns.
@@ -99,7 +99,7 @@ class ExplicitStack(FactoredStack):
         return self._levels[kernel]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
-        """Return an operator per kernel; features that would take much memory are computed when they are needed.
+        """Return an operator per kernel; features that would take much memory are computed when needed.
 
         Where all features are neighboring columns in place, one operator has all kernels.
         """

@@ -23,7 +23,7 @@ SMALLEST_EIGENVALUE = 1e-14  # of the largest one of a kernel on levels: below i
 
 
 class FeatureMap(ABC):
-    """Features ``z(x)`` of a kernel: ``k(x, x') = z(x)'z(x')`` up to `tail`, with what is left out positive definite.
+    """Features ``z(x)`` of a kernel: ``k(x, x') = z(x)'z(x')`` up to `tail`, with the remainder out positive definite.
 
     Attributes
     ----------

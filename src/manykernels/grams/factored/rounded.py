@@ -170,7 +170,7 @@ def _quads(sums: Array, widths: tuple[float, ...]) -> Array:
 
 
 def _fast_length(wanted: float) -> int:
-    """Return a length that transforms take little time for, a power of two times a of per few numbers."""
+    """Return a length with fast transforms, a power of two times a small factor."""
     step = max(1, int(2 ** np.floor(np.log2(wanted)) / BIN_STEPS))
     return int(next_fast_len(int(np.ceil(wanted / step)) * step, real=True))
 

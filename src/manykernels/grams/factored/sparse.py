@@ -110,7 +110,7 @@ class SparseOperator(FactorOperator):
 class SparseStack(FactoredStack):
     """Kernels of objects by their sparse features, which leave nothing but rounding.
 
-    ``seen`` says which features some row has, by kernel, as far as it is known.
+    ``seen`` says which features some row has, by kernel, as far as known.
     """
 
     exact_passes = True

@@ -31,7 +31,7 @@ DIMENSIONS = (2, 3)
 
 
 def has_window(spec: KernelSpec, n_columns: int) -> bool:
-    """Return whether a kernel is a that per nonuniform transform serves, and there is one."""
+    """Return whether a nonuniform transform supports a kernel, and is installed."""
     isotropic = isinstance(spec, Gaussian) and spec.column_widths is None
     return isotropic and n_columns in DIMENSIONS and find_spec("finufft") is not None
 

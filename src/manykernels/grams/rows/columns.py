@@ -67,7 +67,7 @@ class ColumnTable:
     carried : mapping of int to bool
         The columns of objects that kernels read unchanged, and whether nothing else reads them.
     units : (ndarray, ndarray), optional
-        `center` and `unit` of every column, where they are known.
+        `center` and `unit` of every column, where known.
     """
 
     chunked = False  # whether rows are read again for every sum over them

@@ -22,8 +22,8 @@ FAN_IN = 8  # results that are added up at a time; the tree depends on the parti
 class DaskRows(RowSource):
     """Partitions of a Dask data frame, or blocks of rows of a Dask array.
 
-    Whatever scheduler is in force does the work: threads by default, the cluster of a ``distributed.Client`` if there
-    is one. Partitions not persisted are made anew for every pass. What is lost with a worker is made again.
+    Whatever scheduler is in force does the work: threads by default, the cluster of a ``distributed.Client`` if any.
+    Partitions not persisted are made anew for every pass. What is lost with a worker is made again.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class DaskRows(RowSource):
         return _computed(*layer.delayed(keys))[0]
 
     def hold(self, function: Mapped, positions: Sequence[int] | None, vectors: Sequence[Any] = ()) -> RowVector:
-        """Return the vector whose parts are ``function(data, *slices)``; they stay where they are computed.
+        """Return the vector whose parts are ``function(data, *slices)``; they stay where computed.
 
         Dask makes a part that is lost again, from the partition and the parts of the vectors.
         """

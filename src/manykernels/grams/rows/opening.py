@@ -281,7 +281,7 @@ def open_rows(X: object, *, chunk_rows: int | None = None, n_threads: int = 1) -
     chunk_rows : int, optional
         Rows of a chunk; those of a Dask collection are the partitions.
     n_threads : int, default=1
-        Chunks read and summed at once; Dask has its own workers.
+        Chunks read and summed at once; Dask has the respective workers.
 
     Returns
     -------

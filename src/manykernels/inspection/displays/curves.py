@@ -93,7 +93,7 @@ class ConvergenceDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline around an estimator
 
         Examples
         --------
@@ -226,7 +226,7 @@ class CVCurveDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifierCV or MKLRegressorCV, or a Pipeline with such a last step
+        estimator : MKLClassifierCV or MKLRegressorCV, or a Pipeline around an estimator
 
         Raises
         ------

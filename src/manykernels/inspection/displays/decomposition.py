@@ -67,7 +67,7 @@ class DecompositionDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline around an estimator
         X : DataFrame, array or precomputed kernels
             As for ``estimator.predict``.
         samples : sequence of int or None, default=None
@@ -195,7 +195,7 @@ class ContributionsDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline around an estimator
         X : DataFrame, array or precomputed kernels
             As for ``estimator.predict``.
         top : int, default=12
@@ -305,7 +305,7 @@ class WaterfallDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline around an estimator
         X : DataFrame, array or precomputed kernels
             As for ``estimator.predict``.
         sample : int, default=0

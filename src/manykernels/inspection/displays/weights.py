@@ -100,7 +100,7 @@ class KernelWeightsDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline around an estimator
         top : int, default=20
             Most bars to show.
         value : {"weight", "norm", "norm_share"}, default="weight"
@@ -215,7 +215,7 @@ class WeightMapDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline around an estimator
         target : label, int or None, default=None
             A class or output, where there are several; None is the mean of all.
         active_only : bool, default=False
@@ -394,7 +394,7 @@ def plot_overview(
 
     Parameters
     ----------
-    estimator : MKLClassifier or MKLRegressor, or a Pipeline with such a last step
+    estimator : MKLClassifier or MKLRegressor, or a Pipeline around an estimator
     title : str or None, default=None
         Line above the panels.
     top : int, default=20

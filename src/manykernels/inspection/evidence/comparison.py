@@ -249,10 +249,10 @@ def compare(
     Notes
     -----
     For homogeneous penalties the learner at fixed weights is the problem of the estimator, with the kernel weights held
-    on the ray :math:`c\,\theta, c \ge 0`: of the block 1-norm and the simplex if :math:`\theta` sums to one, of the
-    block q-norm if :math:`\|\theta\|_{q/(2-q)} = 1` (ridge: the largest is one), of the lp ball if :math:`\|\theta\|_p
-    = 1`. The weights are scaled accordingly; for other penalties the sum is one. With a strength relative to the empty
-    model (``alpha="auto"``), the scale plays no part. ``kernel_penalties`` count for the learned weights only.
+    on the ray :math:`c\,\theta, c \ge 0`: of the block 1-norm and the simplex if :math:`\theta` sums to 1, of the block
+    q-norm if :math:`\|\theta\|_{q/(2-q)} = 1` (ridge: the largest is one), of the lp ball if :math:`\|\theta\|_p = 1`.
+    The weights are scaled accordingly; for other penalties the sum is one. With a strength relative to the empty model
+    (``alpha="auto"``), the scale plays no part. ``kernel_penalties`` count for the learned weights only.
 
     The p-value is from the t-test corrected for folds with shared training rows, :math:`t = \bar\delta / \sqrt{(1/k +
     n_\text{test} / n_\text{train})\, s^2}` with ``k - 1`` degrees of freedom.

@@ -55,7 +55,7 @@ def predictive_importance(
 
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor or a search, or a Pipeline with such a last step
+    model : MKLClassifier, MKLRegressor or a search, or a Pipeline around an estimator
         Fitted.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
         Rows **unseen** by the model; on training rows the drop is too large and the p-value too small.
@@ -237,7 +237,7 @@ def leave_one_out_importance(
 
     Parameters
     ----------
-    estimator : MKLClassifier, MKLRegressor or their CV variants, or a Pipeline with such a last step
+    estimator : MKLClassifier, MKLRegressor or their CV variants, or a Pipeline around an estimator
         With a bank (or the default kernels); not changed. A CV estimator chooses the strength anew every time. The
         views or columns are the output of the earlier steps.
     X : DataFrame or array-like of shape (n_samples, n_features)
@@ -364,7 +364,7 @@ def conformal_intervals(model: BaseEstimator, y: ArrayLike, X: TableLike, *, con
 
     Parameters
     ----------
-    model : MKLRegressorCV, or a Pipeline with such a last step
+    model : MKLRegressorCV, or a Pipeline around an estimator
         Fitted; with ``search={"keep_folds": True}`` for CV+.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
         The targets of the fit, in the same order.
@@ -449,7 +449,7 @@ def conformal_sets(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confiden
 
     Parameters
     ----------
-    model : MKLClassifierCV, or a Pipeline with such a last step
+    model : MKLClassifierCV, or a Pipeline around an estimator
         Fitted, with probabilities.
     y : array-like of shape (n_samples,)
         The labels of the fit, in the same order.

@@ -78,7 +78,7 @@ def kernel_tests(
 
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor, MKLSurvival or a search, or a Pipeline with such a last step
+    model : MKLClassifier, MKLRegressor, MKLSurvival or a search, or a Pipeline around an estimator
         Fitted; the loss, the kernels and the kernels always in (``penalty={"batch": "ridge", "*": "l1"}``, or None) are
         taken, the latter at the strength of the fit.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels

@@ -3,7 +3,7 @@ r"""Selection with error control: stability selection of kernels, knockoffs for 
 Stability: kernels or views that enter first in most halves of the data, with a bound on the number of false ones.
 
 Knockoffs: copies ``X~`` are drawn such that exchanging a column and the copy keeps the joint distribution of ``(X,
-X~)``, independently of y. One model is fitted to the kernels of both, and
+X~)``, independently of y. A single model is fitted to the kernels of both, and
 
     W_j = sum of the norms of the kernels of unit j - the same of the copy, T   = min {t > 0: (1 + #{W_j <= -t}) /
     max(1, #{W_j >= t}) <= q},
@@ -699,7 +699,7 @@ def noise_doubt(model: BaseEstimator) -> str | None:
 
     Parameters
     ----------
-    model : fitted estimator, or a Pipeline with such a last step
+    model : fitted estimator, or a Pipeline around an estimator
 
     Returns
     -------

@@ -57,7 +57,7 @@ def bootstrap_refits(
 
     Parameters
     ----------
-    estimator : fitted estimator, or a Pipeline with such a last step
+    estimator : fitted estimator, or a Pipeline around an estimator
         Unchanged by the call. The last step of a pipeline is refitted on the output of the earlier steps. A search is
         repeated in every refit; pass the plain estimator with the chosen strength to save time.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
@@ -216,7 +216,7 @@ class ShapeDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline with such a last step
+        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline around an estimator
             Fitted on columns, not on precomputed kernels.
         X : DataFrame or array-like of shape (n_samples, n_features)
             Rows with the occurring values, for example the training rows. For a pipeline the curves use the input
@@ -498,7 +498,7 @@ class SequenceDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline with such a last step
+        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline around an estimator
         X : DataFrame
             Rows, for example the training rows.
         column : str, optional

@@ -75,7 +75,7 @@ class SurfaceDisplay(draw.Display):
 
         Parameters
         ----------
-        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline with such a last step
+        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline around an estimator
         X : DataFrame or array-like of shape (n_samples, n_features)
             Rows, with the occurring values, for example the training rows.
         columns : pair of str or int, optional

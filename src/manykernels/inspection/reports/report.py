@@ -112,7 +112,7 @@ class MKLReport:
 
         Parameters
         ----------
-        estimator : MKLClassifier, MKLRegressor or MKLSurvival, or a Pipeline with such a last step
+        estimator : MKLClassifier, MKLRegressor or MKLSurvival, or a Pipeline around an estimator
             Fitted. Of a pipeline the last step is reported; ``X_test`` goes through the earlier steps.
         X_test, y_test : array-like or None, default=None
             Unseen data; required for scores.
@@ -408,7 +408,7 @@ def summary_html(model: BaseEstimator) -> str:
 
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor, MKLSurvival, their CV variants or a search, or a Pipeline with such a last step
+    model : MKLClassifier, MKLRegressor, MKLSurvival, their CV variants or a search, or a Pipeline around an estimator
         An unfitted model gives the parameters only.
 
     Returns

@@ -289,8 +289,8 @@ class BankConstructors(ABC):
         r"""Return kernels of all columns together, :class:`Landmarks`, whose functions are interactions of any order.
 
         Added to single columns and pairs they take up what three and more columns do together. They are of finite rank,
-        so factors are exact and the certificate is of the kernels. One kernel sees the columns unchanged, and one for
-        every stretched column is sharper in that one: the fit decides which.
+        so factors are exact and the certificate is of the kernels. A single kernel sees the columns unchanged, and one
+        for every stretched column is sharper in that one: the fit decides which.
 
         Parameters
         ----------

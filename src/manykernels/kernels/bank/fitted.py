@@ -288,7 +288,7 @@ class FittedBank:
         return centered_diagonal(raw, rows.row_means[kernels], self.grand_means[kernels, None])
 
     def grams(self, prepared: PreparedRows[Any]) -> HeldGrams | None:
-        """Return the normalized Gram matrices among the rows if they are held already, else None.
+        """Return the normalized Gram matrices among the rows if held already, else None.
 
         Parameters
         ----------

@@ -84,7 +84,7 @@ def heavy_tails(values: Array, places: Sequence[int]) -> dict[int, tuple[float, 
 
 
 def with_tails(values: Array, encodings: Sequence[Encoding | None]) -> Array:
-    """Return a copy of columns (n, p), those compressed that have an encoding here."""
+    """Return a copy of columns (n, p), those compressed with an encoding here."""
     values = np.array(values, dtype=np.float64, order="F" if values.flags.f_contiguous else "C")
     for k, encoding in enumerate(encodings):
         if encoding is not None and encoding.tails is not None:
@@ -126,7 +126,7 @@ def sums_by_columns(columns: Array, factors: Array, out: Array) -> None:
     """Write mean and standard deviation of every column (p, n), times the factor, into ``out`` (p, 2).
 
     A factor is a power of two that keeps squares inside float64. Some rows are summed at a time: sums of very many
-    would be rounded more, and a column is still in a cache when it is read again.
+    would be rounded more, and a column is still in a cache when read again.
     """
     n = columns.shape[1]
     for j in range(columns.shape[0]):

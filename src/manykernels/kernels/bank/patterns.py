@@ -85,7 +85,7 @@ class BankEntry(ABC):
 
 @dataclass(frozen=True)
 class OnColumns(BankEntry):
-    """One named kernel on a selection of columns.
+    """A single named kernel on a selection of columns.
 
     Parameters
     ----------

@@ -243,7 +243,7 @@ class TableKernels(RawKernels[TablePoints]):
     def row_means(self, rows: PreparedRows[TablePoints], training: PreparedRows[TablePoints] | None = None) -> Array:
         """Return the mean of every raw kernel of every row with the training rows, (M, n) float64, block by block.
 
-        Over those training rows that have the columns of the kernel.
+        Over those training rows with the columns of the kernel.
         """
         reference = self._reference if training is None else training
         means = np.empty((len(self.names), rows.n_samples))

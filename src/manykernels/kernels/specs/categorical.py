@@ -97,8 +97,8 @@ class Ordinal(KernelSpec):
 class Missing(KernelSpec):
     """Kernel of missingness: the share of columns that both rows lack, ``k(x, z) = mean_j m(x_j) m(z_j)``.
 
-    ``m`` is 1 where a value is missing and 0 where it is known, so the kernel says something of rows with gaps only. A
-    bank with ``missing="indicator"`` adds one for every pattern of gaps. Called on numbers, NaN is missing.
+    ``m`` is 1 where a value is missing and 0 where known, so the kernel says something of rows with gaps only. A bank
+    with ``missing="indicator"`` adds one for every pattern of gaps. Called on numbers, NaN is missing.
 
     Examples
     --------
@@ -163,7 +163,7 @@ class Binned(KernelSpec):
         Whether functions have mean zero over the bins, :math:`k_{ab} - \sum_c q_c (k_{cb} + k_{ac}) + q'kq`. Products
         of centered kernels are pure interactions, without what single columns do.
     edges : tuple of float, optional
-        Between the bins, increasing; learned by :meth:`KernelBank.fit` where it is None.
+        Between the bins, increasing; learned by :meth:`KernelBank.fit` where None.
     shares : tuple of float, optional
         Of the rows in every bin; one more than edges.
 

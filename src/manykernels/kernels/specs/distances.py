@@ -36,8 +36,8 @@ PointsOf: TypeAlias = Callable[[tuple[int, ...]], Any]  # the rows that have the
 def squared_distances(A: Array, B: Array, a_norms: Array, b_norms: Array) -> Array:
     """Return ``||a_i - b_j||^2``, symmetric with a zero diagonal when ``A is B``.
 
-    One column is subtracted exactly. More columns use ``||a||^2 + ||b||^2 - 2 <a, b>``, a single matrix product; pairs
-    that are near compared with their norms lose digits there and are recomputed by subtraction.
+    A single column is subtracted exactly. More columns use ``||a||^2 + ||b||^2 - 2 <a, b>``, a single matrix product;
+    pairs that are near compared with their norms lose digits there and are recomputed by subtraction.
     """
     if A.shape[1] == 1:
         difference = A - B[:, 0]
@@ -136,8 +136,7 @@ MIX = np.uint64(0x9E3779B97F4A7C15)
 def shuffled_by_content(points: Array) -> Array:
     """Return positions of rows in an order that is as if drawn, but the same wherever the rows stand, (n,).
 
-    Equal rows are told apart by how many there were before, so a part of the order holds as many of them as a draw
-    would.
+    Equal rows are told apart by how many there were before, so a part of the order holds as many as a draw would.
     """
     largest = np.abs(points).max(axis=0, initial=0.0)
     with np.errstate(over="ignore"):

@@ -9,7 +9,7 @@ f(t_k)`` with the hat functions ``h_k``, and their norm is the smallest of any f
 
 A line through knots rises where the values at knots do, and is convex where the slopes rise from knot to knot, so the
 shape is ``G v >= 0`` of the coefficients ``v`` of ``f = phi'v``, finitely many inequalities, and holds between knots as
-it does at them. Beyond the knots functions are constant, or go on as lines if they are convex or concave.
+it does at them. Beyond the knots functions are constant, or go on as lines if convex or concave.
 """
 
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ class Landmarks(KernelOfFeatures):
     center : bool, default=True
         Whether functions have mean zero over the landmarks, so constants are left to the intercept.
     points : tuple of tuple of float, optional
-        The landmarks; learned by :meth:`KernelBank.fit` where it is None.
+        The landmarks; learned by :meth:`KernelBank.fit` where None.
     units : tuple of float, optional
         What every column is multiplied by, 0 for one that does not vary; learned with the landmarks.
 
@@ -212,12 +212,12 @@ class Shaped(KernelOfFeatures):
     base : KernelSpec
         A kernel of a single number.
     shape : str or sequence of str
-        ``"increasing"``, ``"decreasing"``, ``"convex"`` or ``"concave"``, or two of them that can hold together, for
-        example ``"increasing and concave"``.
+        ``"increasing"``, ``"decreasing"``, ``"convex"`` or ``"concave"``, or two that can hold together, for example
+        ``"increasing and concave"``.
     knots : int, default=32
         At most 500. A column of no more values has the knots there.
     points : tuple of float, optional
-        The knots, increasing; learned by :meth:`KernelBank.fit` where it is None.
+        The knots, increasing; learned by :meth:`KernelBank.fit` where None.
 
     Raises
     ------

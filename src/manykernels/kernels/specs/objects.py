@@ -19,7 +19,7 @@ Ralaivola, Swamidass, Saigo, Baldi, "Graph kernels for chemical informatics", Ne
 Of graphs: counts of Weisfeiler-Lehman labels, or of shortest paths between labels.
 
     subtree          phi counts the labels of nodes after 0, 1, ..., ``depth`` rounds, in which a node's label becomes
-                     the hash of its own and of the sorted labels of the neighbors
+                     the hash of the respective and of the sorted labels of the neighbors
     shortest_path    phi counts unordered pairs of nodes by (label, label, length of the shortest path)
 
 Shervashidze, Schweitzer, van Leeuwen, Mehlhorn, Borgwardt, J. Mach. Learn. Res. 12 (2011); Borgwardt, Kriegel, ICDM

@@ -165,7 +165,7 @@ class Views:
         -------
         DataFrame
             ``view``, ``columns``, ``samples``, ``lacking``, ``share`` of the samples that have it, and ``only``: the
-            number of samples that have no other view.
+            number of samples with no other view.
 
         Examples
         --------
@@ -253,7 +253,7 @@ class Views:
         Returns
         -------
         Views
-            With the views of ``columns`` in that order; views that ``columns`` does not know are left out.
+            With the views of ``columns`` in that order; views that ``columns`` lacks are left out.
 
         Raises
         ------
@@ -359,7 +359,7 @@ class ColumnMeans(BaseEstimator):
 
 
 class ViewImputer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
-    """Fill gaps among the numbers of every view, as learned from the training samples that have the view.
+    """Fill gaps among the numbers of every view, as learned from the training samples with the view.
 
     A step of a pipeline before an estimator. Kernels of a view leave out a sample that lacks any of the columns
     (``missing="mask"``): of 200 columns with one gap in a hundred values nearly all samples are left out. To fill such
@@ -395,7 +395,7 @@ class ViewImputer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         self.imputer = imputer
 
     def fit(self, X: TableLike, y: object = None) -> ViewImputer:
-        """Learn from the samples that have a view.
+        """Learn from the samples with a view.
 
         Parameters
         ----------

@@ -46,7 +46,7 @@ class Loss(abc.ABC):
     support : {"real", "non-negative", "positive"}
         Which numbers targets may be.
     entropic : bool
-        Whether the conjugate is its own barrier (the derivative is infinite at the ends of the dual box).
+        Whether the conjugate is the respective barrier (the derivative is infinite at the ends of the dual box).
     kink : float
         Coefficient of ``|r|`` in the conjugate.
     conjugate_form : {"quadratic", "binary_entropy", "general", "kinked"}

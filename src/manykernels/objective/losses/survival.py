@@ -373,7 +373,7 @@ def take_at_risk(risks: Any, x: Array, out: Array) -> None:
 def entropies(logs: Array, z: Array, event: NDArray[np.bool_], starts: Positions, opens: NDArray[np.bool_]) -> Array:
     """Return ``sum_j p_j (T - z_j)`` over those at risk at every group without the events, (G,).
 
-    ``p_j = exp(logs_j - T)`` add up to one. Samples are added one at a time, so that nothing is subtracted but scores
+    ``p_j = exp(logs_j - T)`` add up to 1. Samples are added one at a time, so that nothing is subtracted but scores
     that differ by what they matter: some may be 1e5 below the rest.
     """
     found = np.zeros(starts.size)

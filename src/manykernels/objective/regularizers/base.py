@@ -42,7 +42,7 @@ class Regularizer:
     and on factors reads what it needs: nothing else is to be written. Any other gives ``value``, ``conjugate`` and
     ``prox``, which say what the problem is, and ``sparse``; each of the optional methods, ``derivative``,
     ``second_derivative`` (`curvature` where it is no sum over kernels), ``conjugate_derivative`` and ``norm_bound``,
-    opens more solvers; ``capabilities`` lists what there is. One that a regularizer does not have raises
+    opens more solvers; ``capabilities`` lists what there is. A that per regularizer does not have raises
     `IncompatibleError`.
 
     Parameters
@@ -258,11 +258,10 @@ class Regularizer:
     def relative(self, fraction: float, u: Array, loss: float) -> Self:
         """Return the penalty at a fraction of the strength at which it leaves nothing to gain.
 
-        That strength is `strength_max` where it is finite. Elsewhere it is the strength at which the conjugate, the
-        most that a model of slope ``u`` can gain to first order, is the loss that there is to lose: ``Omega*(u) =
-        loss``. Both grow alike with the kernels and with the unit of the target, so the same fraction means the same
-        for all; for ridge and squared loss, the strength is the Rayleigh quotient ``rho' (sum_m K_m / w_m^2) rho /
-        rho'rho``.
+        That strength is `strength_max` where finite. Elsewhere it is the strength at which the conjugate, the most that
+        a model of slope ``u`` can gain to first order, is the loss that there is to lose: ``Omega*(u) = loss``. Both
+        grow alike with the kernels and with the unit of the target, so the same fraction means the same for all; for
+        ridge and squared loss, the strength is the Rayleigh quotient ``rho' (sum_m K_m / w_m^2) rho / rho'rho``.
 
         Parameters
         ----------
@@ -459,7 +458,7 @@ class Regularizer:
         return d
 
     def iterated_weights(self, t: Array, start: Array) -> Array:
-        """Return `weights_from_norms` by a published iteration from the weights ``start``, if there is one.
+        """Return `weights_from_norms` by a published iteration from the weights ``start``, if any.
 
         Parameters
         ----------

@@ -75,9 +75,9 @@ class Unpenalized(Ridge):
 class PenaltyByGroup(Regularizer):
     """``C sum_g Omega_g(t_g)``: the kernels of every group have a separate penalty.
 
-    Made by `get_regularizer` and by the parameter ``penalty`` of estimators from a mapping such as ``{"subject":
-    "ridge", "*": "l1"}``. Until a problem says what the kernels are called (`on_kernels`), it is the penalty of a
-    kernel per group.
+    Made by `get_regularizer` and by the parameter ``penalty`` of estimators from a mapping like ``{"subject": "ridge",
+    "*": "l1"}``. Until a problem says what the kernels are called (`on_kernels`), it is the penalty of a kernel per
+    group.
 
     Parameters
     ----------
@@ -120,12 +120,12 @@ class PenaltyByGroup(Regularizer):
     # --- which kernels ----------------------------------------------------------------------------------------------
 
     def on_kernels(self, names: Sequence[Any]) -> PenaltyByGroup:
-        """Return the penalty of kernels of the names; itself if they are known.
+        """Return the penalty of kernels of the names; itself if known.
 
         Raises
         ------
         InvalidInputError
-            If a group names no kernel, two of them the same, or a kernel is in none.
+            If a group names no kernel, two the same, or a kernel is in none.
         """
         if self.owners is not None:
             if len(names) != len(self.owners):
@@ -365,8 +365,8 @@ def is_rest(group: object) -> bool:
 def kernels_called(group: object, names: Sequence[str]) -> Array:
     """Return which kernels a group names, (M,) bool, or refuse a group that names none.
 
-    It gives the name of a kernel, a pattern such as ``"batch*"``, what stands before the colon of names as those of
-    views and gene sets (``"clinical"`` for ``"clinical: linear"``), the position of a kernel, or several of all these.
+    It gives the name of a kernel, a pattern like ``"batch*"``, what stands before the colon of names as those of views
+    and gene sets (``"clinical"`` for ``"clinical: linear"``), the position of a kernel, or several of all these.
 
     Examples
     --------

@@ -87,7 +87,7 @@ class Tree(Regularizer):
     # --- which kernels ----------------------------------------------------------------------------------------------
 
     def on_kernels(self, names: Sequence[Any]) -> Tree:
-        """Return the tree over kernels of the names; itself if they are known.
+        """Return the tree over kernels of the names; itself if known.
 
         Raises
         ------

@@ -42,7 +42,7 @@ class PrintedRun:
     kernel_norms : ndarray of shape (n_kernels,)
         ``||alpha_m||``.
     history : DataFrame
-        One row an outer iteration: ``iteration``, ``gamma``, ``newton_steps``, ``primal``, ``dual``, ``relative_gap``,
+        A row per outer iteration: ``iteration``, ``gamma``, ``newton_steps``, ``primal``, ``dual``, ``relative_gap``,
         ``active``.
     converged : bool
         Whether the relative gap reached the tolerance.

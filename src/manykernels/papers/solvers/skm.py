@@ -86,8 +86,8 @@ class SupportKernelMachine(Solver):
     epsilons : tuple of two floats or None
         ``(eps1 / N, eps2)`` of the paper's stopping rule, which then ends a run in place of ``tol``: all kernels with a
         weight have ``J_j`` within ``eps1`` of the largest, and no sample misses the optimality interval by more than
-        ``2 eps2``. The paper has (5e-4, 1e-4), with ``J`` in its own units, ``C`` times those of the library. ``tol``
-        still says how closely subproblems are solved.
+        ``2 eps2``. The paper has (5e-4, 1e-4), with ``J`` in the respective units, ``C`` times those of the library.
+        ``tol`` still says how closely subproblems are solved.
     sparsify : bool
         Look for fewer kernels by linear programs at the end, keeping the gap below ``tol``.
 

@@ -93,7 +93,7 @@ class OnlineLearner(ABC):
     point : DualPoint
         Coefficients, products and squares.
     moving : bool
-        Whether the last epoch has changed anything and knows its own gap.
+        Whether the last epoch has changed anything and knows the respective gap.
     """
 
     def __init__(self, problem: Problem, rho: Array, seed: int) -> None:
@@ -279,7 +279,7 @@ class OnlineState:
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineSolver(Solver):
-    """What the online methods share: an iteration is an epoch, which updates the samples one by one in random order.
+    """What the online methods share: an iteration is an epoch, which updates the samples in turn in random order.
 
     The state is a running sum of subgradients, a single number ``rho_i`` a sample; the model at any time is the
     gradient of the conjugate penalty, ``f = sum_m d_m K_m rho`` with ``d`` the derivatives of ``Omega*`` by ``u_m^2 /

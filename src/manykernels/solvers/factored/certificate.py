@@ -125,7 +125,7 @@ def corrected(
 
     by conjugate gradients. These are the slopes where the sizes of the groups have grown by ``l``: a Newton step in
     sizes, of which the penalty is linear. From there once more, until the value is ``enough``. Whatever comes out is
-    feasible once it is scaled. Returns also the factors' products. None where penalties or factors are of another kind.
+    feasible once scaled. Returns also the factors' products. None where penalties or factors are of another kind.
     """
     if not correctable(objective):
         return None

@@ -7,7 +7,7 @@ imply scores, of which a barrier parameter makes a curve in place of a kink:
 
     dz = shift - diagonal * drho        at the scores z(rho) that the multipliers imply
 
-What is left of a Newton step is a quadratic with the penalty, that of any smooth loss, of curvature ``1 / diagonal``:
+The remainder of a Newton step is a quadratic with the penalty, that of any smooth loss, of curvature ``1 / diagonal``:
 
     minimize_{w, b}  sum_i (z_i - z(rho)_i - shift_i)^2 / (2 diagonal_i) - rho'z + Omega(w),      z = Z w + b
     drho = (z(rho) + shift - z) / diagonal

@@ -127,7 +127,7 @@ def minimize(
 def _begun(objective: FactoredObjective, point: Point, hessians: Hessians) -> bool:
     """Take the first step before the gap is known, if it is one of sweeps: these need no products of all factors.
 
-    The gap would say first whether curvatures are those of the point, which does not matter where they are constant.
+    The gap would say first whether curvatures are those of the point, which does not matter where constant.
     """
     if not objective.constant:
         return False

@@ -4,8 +4,8 @@ With the slopes ``g`` and the curvature ``H`` of the loss at the present scores,
 
     g'c + c'H c / 2 + Omega(||w_1||, ..., ||w_g||),      c = Z (w - v) + shift of b
 
-in the coefficients of one operator (`Block`), on its own Hessian or on products with it. Columns that act on each other
-move together, by conjugate gradients on the nonzero groups.
+in the coefficients of one operator (`Block`), on the respective Hessian or on products with it. Columns that act on
+each other move together, by conjugate gradients on the nonzero groups.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class FreeBlock(Block):
     ``size`` is about the largest eigenvalue of the Hessian, by products with it. Features are counts: most of what they
     have in common is a constant, which intercepts take up. They follow every step, so the Hessian is the one left,
     ``Z'(D - D11'D / 1'D1)Z``, whose eigenvalues are far smaller. A group's turn is a proximal step, which says whether
-    it is zero; conjugate gradients move those not.
+    zero; conjugate gradients move those not.
     """
 
     _takes_intercepts = True
@@ -259,7 +259,7 @@ class FreeBlock(Block):
 
 
 class LevelBlock(Block):
-    """The quadratic of an operator that has the diagonal of the Hessian, and a few entries a row: no other is needed.
+    """The quadratic of an operator with the diagonal of the Hessian, and a few entries a row: no other is needed.
 
     Of a single column of levels it is the Hessian; of more, so many times it is above it.
     """

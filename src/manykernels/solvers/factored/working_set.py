@@ -1,8 +1,8 @@
 """The loop: a pass over all kernels, a certificate, new kernels or finer factors, a solve on the working set.
 
 With factors ``K_m = Z_m Z_m' + E_m``, ``E_m`` positive semidefinite, functions ``Z_m v_m`` are functions of the exact
-kernel of norm ``||v_m||`` at most, up to what `FactorOperator.excess` bounds. One pass bounds the dual norms of all M
-kernels from both sides, and the two sides of the exact problem follow:
+kernel of norm ``||v_m||`` at most, up to what `FactorOperator.excess` bounds. A single pass bounds the dual norms of
+all M kernels from both sides, and the two sides of the exact problem follow:
 
     P <= max_{|e| <= shift} L(Z v + b + e) + Omega(t),          t_m^2 = ||v_m||^2 + excess_m
     D >= - L*(-a rho) - Omega*(a u),                            low_m <= rho'K_m rho <= high_m,  u_m^2 = high_m / w_m^2
@@ -70,7 +70,7 @@ class FactoredWorkingSet:
     time_limit : float
         Seconds.
     first : pair of (M,) arrays, optional
-        Bounds on ``rho' K_m rho`` at the model without kernels, where they are known.
+        Bounds on ``rho' K_m rho`` at the model without kernels, where known.
     """
 
     def __init__(

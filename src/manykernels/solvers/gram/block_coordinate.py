@@ -209,7 +209,7 @@ class Extrapolation:
     def stretched(self) -> Array:
         """Return weights changed by a power of the factor by which the iteration changes them; squared with every call.
 
-        The direction is that of the iteration itself, which crawls where the factor is close to one.
+        The direction is that of the iteration itself, which crawls where the factor is close to 1.
         """
         self._power = min(2.0 * self._power, LARGEST_POWER)
         roots, change = self._roots[-1], self._changes[-1]

@@ -384,7 +384,7 @@ class PrimalDual:
         """Return the step at which what the linearization leaves out costs half of what the step gains.
 
         It gains what scores disagree by, at the price of the dual coefficients, and a step without that must leave the
-        complementarity products worth more than its own error.
+        complementarity products worth more than the respective error.
         """
         prices = np.abs(self.samples.rho)
         left_out = float(prices @ np.abs(self.kernels.weight_change @ dproducts))

@@ -351,7 +351,7 @@ class NewtonSystem:
 
 
 class GroupedNewtonSystem(NewtonSystem):
-    """The system with a border for each of several groups: ``groups' x = 0``."""
+    """The system with a border for all groups: ``groups' x = 0``."""
 
     def __init__(self, matrix: Array, groups: Array) -> None:
         super().__init__(matrix, border=False)

@@ -282,7 +282,7 @@ class BoxSamples:
 
 @dataclass
 class EntropicSamples:
-    """Losses whose conjugate is its own barrier (logistic): ``rho = -s l'(y, z)`` with ``z`` tracked on its own.
+    """Losses whose conjugate is the respective barrier (logistic): ``rho = -s l'(y, z)`` with ``z`` tracked on its own.
 
     Linearizing in ``z`` instead of in ``rho`` keeps Newton fast near the ends of the domain, where the derivative of
     the conjugate is a logarithm.

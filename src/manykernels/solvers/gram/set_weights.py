@@ -1,4 +1,4 @@
-"""Kernels that share one bound: weights in a set ``sum_m g(d_m) <= 1`` such as simplex, lp ball or elastic-net ball.
+"""Kernels that share one bound: weights in a set ``sum_m g(d_m) <= 1`` like simplex, lp ball or elastic-net ball.
 
 At the optimum ``u_m^2 <= tau g'(d_m)`` with one multiplier ``tau`` of the set for all kernels, and equality where
 ``d_m > 0``; on the simplex ``g'`` is a constant. `Regularizer.weight_limit` has ``g'``, ``d g''`` and what ``sum g``

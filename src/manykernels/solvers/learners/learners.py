@@ -14,8 +14,8 @@ How every loss is solved follows measurements (benchmarks/records/skm.md, benchm
   whatever the rank and the scale of the matrix. LIBSVM, which was here before, moves pairs for ever where kernels of
   low rank have large weights, and has no quantile loss;
 - squared hinge and Huber: the same exchange, from the active set of the warm start, else from all samples free;
-- logistic, and losses whose conjugate is neither quadratic nor its own barrier: the primal-dual iteration, about 5
-  Newton steps cold and 2 warm.
+- logistic, and losses whose conjugate is neither quadratic nor the respective barrier: the primal-dual iteration, about
+  5 Newton steps cold and 2 warm.
 """
 
 from collections.abc import Iterator
@@ -53,8 +53,8 @@ MOST_HALVINGS = 30  # of a Newton step, until the objective falls
 def exchange_active_sets(problem: Problem, gram: Array, rho: Array, b: float) -> Iterator[tuple[Array, float]]:
     """Yield improving models ``(rho, b)``, starting from the active set of ``rho``; the last one may be exact.
 
-    This is the primal-dual active set method, that is, Newton's method on the piecewise linear optimality conditions:
-    fast near the solution, without any promise far from it. The caller certifies what it yields.
+    This is the primal-dual active set method, i.e. Newton's method on the piecewise linear optimality conditions: fast
+    near the solution, without any promise far from it. The caller certifies what it yields.
 
     References
     ----------
