@@ -22,11 +22,10 @@ from manykernels.validation.arrays import Array, TableLike, check_choice
 class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGroups):
     r"""Combine many kernels into the one that is most like the target, for any learner with a precomputed kernel.
 
-    The first of two stages: kernel weights :math:`\theta \ge 0` are chosen before anything is learned, by the
-    centered alignment of :math:`\sum_m \theta_m K_m` with the ideal kernel of the labels. ``fit_transform(X, y)`` is
-    the combined kernel among the training samples, ``transform(X)`` that between new and training samples. So
-    ``make_pipeline(KernelAligner(bank), SVC(kernel="precomputed"))`` is a classifier, and is tuned and cross-validated
-    like any other.
+    The first of two stages: kernel weights :math:`\theta \ge 0` are chosen before learning, by the centered alignment
+    of :math:`\sum_m \theta_m K_m` with the ideal kernel of the labels. ``fit_transform(X, y)`` is the combined kernel
+    among the training samples, ``transform(X)`` the kernel between new and training samples. So
+    ``make_pipeline(KernelAligner(bank), SVC(kernel="precomputed"))`` is a classifier, for tuning and cross-validation.
 
     Parameters
     ----------

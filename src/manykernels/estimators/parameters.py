@@ -1,9 +1,8 @@
 """The parameters of the estimators as data: what every may be, the default and the help, for Python and command line.
 
-What changes the answer of an estimator is a separate parameter. What decides how long it may take, where the kernels
-are kept and what it prints is in ``resources``; how cross-validation goes about the search is in ``search``; what a
-single loss alone needs is in ``loss_parameters``. A group is immutable, is given as an object or as a dictionary, and
-is replaced, never changed, by ``set_params(resources__n_jobs=2)``; so is a bank by
+Parameters of the model are separate. Limits of time and memory, storage and verbosity are in ``resources``; the course
+of cross-validation is in ``search``; parameters of single losses are in ``loss_parameters``. A group is immutable,
+given as an object or as a dictionary, and replaced by ``set_params(resources__n_jobs=2)``; so is a bank by
 ``set_params(kernels__center=True)``.
 """
 
@@ -203,7 +202,7 @@ def defaults(*names: str) -> dict[str, Any]:
 
 
 def place_of(name: str) -> str:
-    """Return how ``set_params`` of an estimator is told a parameter: through the group, if it is part of one.
+    """Return the name of a parameter for ``set_params``, through the group if any.
 
     Examples
     --------
@@ -214,7 +213,7 @@ def place_of(name: str) -> str:
 
 
 def check_parameters(given: Mapping[str, Any]) -> None:
-    """Raise ``InvalidInputError`` for the first value that cannot be used, also of parameters that nothing uses.
+    """Raise ``InvalidInputError`` for the first invalid value, also of unused parameters.
 
     Examples
     --------
@@ -287,10 +286,9 @@ class ParameterGroup:
 
 @dataclass(frozen=True, repr=False)
 class Resources(ParameterGroup):
-    """What a fit may take and what it tells meanwhile: none of it is a choice between models.
+    """Limits and output of a fit, without influence on the model.
 
-    Every estimator has these under ``resources``, as an object or a dictionary, or those of them that the kind of fit
-    knows.
+    Every estimator has the parameters under ``resources``, as an object or a dictionary, as far as applicable.
 
     Parameters
     ----------
@@ -298,20 +296,20 @@ class Resources(ParameterGroup):
         Most outer iterations of the solver, or rounds of a search. None is what suits the estimator: 200, for
         :class:`GaussianMKL` 50, for :class:`NonlinearMKL` 100, for :class:`PolynomialMKL` 30.
     time_limit : float or None, default=None
-        Most seconds of the solver, for all classes or targets together; Gram matrices are not counted. What is reached
-        by then is kept, with the gap and a ConvergenceWarning; classes that found no time left are constant. With
-        cross-validation it is for search and last fit together: at most four fifths are for the search, and nothing of
-        what the last fit is predicted to take. It then takes the best of what it scored, with a warning, or where that
-        is nothing the model of the plain estimator.
+        Most seconds of the solver, for all classes or targets together; Gram matrices are not counted. The last model
+        is kept, with the gap and a ConvergenceWarning; classes without time left are constant. With cross-validation
+        the limit covers search and last fit together: at most four fifths for the search, without the predicted time of
+        the last fit. The search then takes the best scored candidate, with a warning, or else the model of the plain
+        estimator.
     callback : callable or None, default=None
         Called with an :class:`IterationRecord` after every certified iteration; a true value stops and keeps the model.
-        With several classes it is called for each, in threads with ``n_jobs``, and stops that one only. With
-        cross-validation it is called in the last fit only. A model file does not keep it.
+        With several classes every class has separate calls, in threads with ``n_jobs``, and stops separately. With
+        cross-validation only the last fit has calls. A model file does not keep the callback.
     representation : {"auto", "gram", "factored"}, default="auto"
         "gram" holds N x N matrices. "factored" holds every kernel as ``Z Z'`` with few columns: time and memory grow
-        with N alone, prediction and model file do not grow with it at all, and ``dual_gap_`` is still that of the exact
-        kernels; penalties and losses of :func:`solve` there. "auto" takes factors for large samples, or where Gram
-        matrices would not fit; :func:`manykernels.grams.plan.plan_kernels` says which and why. On factors a search
+        with N alone, prediction and model file are independent of N, and ``dual_gap_`` is the gap of the exact kernels;
+        penalties and losses of :func:`solve` there. "auto" takes factors for large samples, or where Gram matrices
+        would not fit; :func:`manykernels.grams.plan.plan_kernels` has the choice and the reason. On factors a search
         tries strengths of the block 1-norm, and no averages.
     memory_budget : int, str or None, default=None
         Bytes, or text like "2 GB", that Gram matrices may take; None is half of the memory of the machine. Decides
@@ -352,23 +350,22 @@ class Resources(ParameterGroup):
 
 @dataclass(frozen=True, repr=False)
 class Search(ParameterGroup):
-    """How cross-validation searches: the estimators whose names end in CV have these under ``search``.
+    """Parameters of the search by cross-validation, under ``search`` of the CV estimators.
 
     Parameters
     ----------
     alpha_min_ratio : float or None, default=None
         Smallest strength of the default grid over the largest; None is 0.001, for :class:`MKLSurvivalCV` 0.01.
     rule : {"best", "1se"}, default="best"
-        With "1se", of all candidates within one standard error of the best the one with the fewest kernels, and of
-        these the strongest: fewer kernels at a score that the folds cannot tell from the best. For a search over
-        mixtures.
+        With "1se", the candidate with the fewest kernels, then the strongest, within a standard error of the best:
+        fewer kernels at an indistinguishable score. For a search over mixtures.
     fold_tol : float or None, default=None
         Relative duality gap of the models of the folds; None is 0.01 in a search over mixtures and on the default grid
-        of :class:`MKLSurvivalCV`, or ``tol`` if that is larger, and ``tol`` on other grids.
+        of :class:`MKLSurvivalCV`, or a larger ``tol``, and ``tol`` on other grids.
     keep_folds : bool, default=False
-        Whether to keep the models that the folds have of the choice: :func:`manykernels.inspection.conformal_intervals`
-        and ``conformal_sets`` are then those of CV+. Each takes the memory of a fitted model: the training rows as the
-        kernels read them, for factors nothing that grows with the rows. A model file does not keep them.
+        Whether to keep the models of the folds for the choice: :func:`manykernels.inspection.conformal_intervals` and
+        ``conformal_sets`` then use CV+. A model per fold is kept: the training rows for matrices, a size independent of
+        the rows for factors. A model file does not keep the models.
 
     Examples
     --------
@@ -385,7 +382,7 @@ class Search(ParameterGroup):
 
 @dataclass(frozen=True, repr=False)
 class LossParameters(ParameterGroup):
-    """What losses given by name need besides the target; :class:`MKLRegressor` has these under ``loss_parameters``.
+    """Parameters of losses given by name; :class:`MKLRegressor` has them under ``loss_parameters``.
 
     Parameters
     ----------
@@ -394,8 +391,8 @@ class LossParameters(ParameterGroup):
     delta : float or "auto", default="auto"
         For ``"huber"``: size of error beyond which the loss is linear; "auto" is 1.35 standard deviations of y.
     tau : float or sequence of float, default=0.5
-        For ``"quantile"``: which quantile. Of several, in increasing order, all are estimated, each by a separate
-        problem, and ``predict`` returns a column for each.
+        For ``"quantile"``: the quantile, or several in increasing order, estimated separately, with a column of
+        ``predict`` per quantile.
 
     Examples
     --------
@@ -460,7 +457,7 @@ class TakesGroups(BaseEstimator):
         Parameters
         ----------
         deep : bool, default=True
-            Also those in groups, as ``resources__n_jobs``, whether or not they were given, and those of a bank.
+            Also parameters in groups, as ``resources__n_jobs``, given or not, and parameters of a bank.
 
         Examples
         --------
@@ -484,8 +481,8 @@ class TakesGroups(BaseEstimator):
         ----------
         **params
             ``resources__n_jobs`` and so on give the estimator another group, ``kernels__normalize``,
-            ``kernels__center`` and so on another bank; what was passed in stays unchanged, and no bank counts as the
-            default one.
+            ``kernels__center`` and so on another bank; the arguments stay unchanged, and None counts as the default
+            bank.
 
         Returns
         -------
@@ -527,7 +524,7 @@ class TakesGroups(BaseEstimator):
 
 
 def with_kernels_of(estimator: BaseEstimator, X: TableLike | Table | KernelStack | Pairs) -> Any:
-    """Return a clone whose list of kernels is decided by the rows, for whoever fits it on parts of them.
+    """Return a clone with a list of kernels fixed by the rows, for fits on subsets.
 
     An estimator without a bank, or behind other steps of a pipeline, is cloned unchanged.
     """

@@ -1,4 +1,4 @@
-"""Targets in random order: how strongly kernels are related to them, which tells what noise reaches.
+"""Targets in random order: the relation of kernels to noise.
 
 All permutations are columns of a single matrix, so they cost about a pass over the kernels; on factors of many rows
 target and permutations are compared by kernels on rounded rows, which cost less and keep the test exact. A few are
@@ -6,8 +6,8 @@ large or small together by chance. How large all permutations are on average nee
 
     E tr R' P' K P R = tr K q / n + (1' K 1 - tr K) (s - q) / (n (n - 1)),     q = ||R||^2,  s = ||R' 1||^2,
 
-so that ``g^2`` is this over the mean of those drawn, both summed over the kernels: a ratio estimator, which leaves half
-of the spread between draws. **Orders of more rows** go on from those of fewer: some more of them move the unit little.
+so ``g^2`` is the closed form over the mean of the draws, both summed over the kernels: a ratio estimator, with half of
+the spread between draws. **Orders of more rows** extend permutations of fewer rows: the unit changes little.
 
 W. Cochran, "Sampling Techniques" (1977), chapter 6, for ratio estimators; D. Knuth, "The Art of Computer Programming",
 volume 2, section 3.4.2, for orders that samples are put into in turn.
@@ -54,9 +54,8 @@ def noise_seed(random_state: RandomSource) -> int:
 class PermutedTargets:
     """Targets of problems on one stack, and the random orders in which kernels are asked how they are related to them.
 
-    Targets go with their weights, rows of several targets with shared weights as wholes, times with their events. They
-    change places within their stratum, those of a group as a whole and with groups of as many samples. All problems
-    are permuted alike.
+    Targets go with their weights, rows of several targets with shared weights as wholes, times with their events.
+    Exchanges are within a stratum, and between whole groups of equal size. All problems share the permutations.
     """
 
     seed: int
@@ -94,7 +93,7 @@ class PermutedTargets:
     ) -> list[NoiseLevel]:
         """Return the levels of the problems by so many orders: a pass over the kernels, if all fit.
 
-        Or those of ``some`` rows, where these are enough.
+        Or the levels of ``some`` rows, if sufficient.
         """
         known = self.levels_among(problems[0].stack) if some else None
         if known is not None and clear(known):
@@ -108,7 +107,7 @@ class PermutedTargets:
     def levels_among(self, stack: Any) -> list[NoiseLevel] | None:
         """Return the levels by the orders of the unit among some rows drawn, as large as those of all rows.
 
-        None of few rows, of groups, which would be cut, and where few of those drawn would decide.
+        None for few rows, for groups, and for too small samples.
         """
         n = len(self.rhos[0])
         if n < 2 * ENOUGH_ROWS or self.groups is not None or not stack.has_factors:
@@ -185,8 +184,8 @@ class PermutedTargets:
     def _in_doubt(self, levels: list[NoiseLevel], root: Callable[[], Array | None]) -> list[NoiseLevel]:
         """Return the levels; where they leave doubt, with how well the sum of the kernels fits targets in every order.
 
-        That is ``-r' (K + c)^-1 r`` for dual coefficients ``r``, whose length is the same in every order: what ridge
-        regression on the sum gains, but for a constant.
+        That is ``-r' (K + c)^-1 r`` for dual coefficients ``r`` of permutation-invariant length: the gain of ridge
+        regression on the sum, up to a constant.
         """
         if clear(levels) or (factor := root()) is None:
             return levels
@@ -259,8 +258,8 @@ def _squares_of(
 ) -> list[tuple[Array, Array | None]]:
     """Return squares of norms of targets (N, T) in the orders, (orders, M) a target: bounds from below.
 
-    Beside them bounds (M,) from above in the first order, or None where there are no bounds. The columns of a target
-    are summed over: they share their weights. To ``sums`` the sums of all entries of the kernels are added, (M,).
+    Beside them bounds (M,) from above in the first order, or None without bounds. The columns of a target are summed
+    overwith shared weights. To ``sums`` the sums of all entries of the kernels are added, (M,).
     """
     known: dict[int, tuple[int, float]] = {}
     for target in reversed(range(len(rhos)) if len(rhos) <= MOST_COMPARED else ()):
@@ -310,7 +309,7 @@ def _multiplied(bounds: tuple[Array, Array | None], factor: float) -> tuple[Arra
 
 
 def multiple_of(other: Array, rho: Array) -> float | None:
-    """Return the factor of which dual coefficients are a multiple of others, but for rounding; None if they are not.
+    """Return the factor between proportional dual coefficients, up to rounding; None otherwise.
 
     Examples
     --------
@@ -365,9 +364,9 @@ def _begins_at(problem: Problem, rho: Array) -> bool:
 
 
 def permutations_for(n_entries: int, cost: float) -> int:
-    """Return how many permutations of so many entries, each at the cost, tell what noise reaches.
+    """Return how many permutations suffice for the noise level, by entries and cost.
 
-    One less than a multiple of 20, so that 5 % can be had.
+    A multiple of 20 minus 1, for an exact level of 5%.
     """
     most = min(PERMUTED_ENTRIES / n_entries, PERMUTED_COST / cost)
     return 20 * int(np.clip(most // 20, 1, (1 + MOST_PERMUTATIONS) // 20)) - 1
@@ -382,8 +381,8 @@ def random_orders(
 ) -> Array:
     """Return random orders of samples, within their strata and with their groups as wholes, (n_permutations, N).
 
-    Every sample in turn changes places with itself or one before it, all of these alike: so every order is as likely
-    as any other, and one more sample leaves all others but one where they were.
+    Every sample in turn changes places with a uniformly drawn earlier sample or none: a uniform permutation, in which a
+    further sample changes a single other place.
     """
     exchanged = _exchanged(n_samples, strata, groups)
     orders = np.tile(np.arange(n_samples, dtype=np.int32), (n_permutations, 1))

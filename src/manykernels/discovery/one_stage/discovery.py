@@ -111,7 +111,7 @@ def discover_greedily(
       each at the place, for more time an iteration (finite families have nothing to slide on);
     - ``"frank_wolfe"`` (CKL, Algorithm 6) moves all weights toward the new kernel by a line search;
     - ``"fixed_steps"`` does so by the step ``2 / (k + 1)`` of iteration ``k``, for which section 5.1 has its bound;
-    - ``"pairwise"`` moves weight from the worst kernel found to the new a by per line search, which converges linearly
+    - ``"pairwise"`` moves weight from the worst kernel found to the new one by a line search, which converges linearly
       where Frank-Wolfe needs a number of steps proportional to the inverse of the gap.
 
     Parameters
@@ -330,9 +330,9 @@ def truncated_normal_log_density(x: float, mean: float, deviation: float, low: f
 def draw_widths(search: FamilySearch, vector: Array, rng: np.random.Generator) -> Draw:
     """Draw widths near those where ``r'K r`` is largest.
 
-    One width: normal around the best width, with the best width as standard deviation, truncated to the family
-    (section 4.2.2 of the thesis). One width a feature: Algorithm 4, feature after feature, each around the best width
-    for the pair weights multiplied by the kernels drawn before.
+    One width: normal around the best width, with the best width as standard deviation, truncated to the family (section
+    4.2.2 of the thesis). A width per feature: Algorithm 4, feature after feature, each around the best width for the
+    pair weights multiplied by the kernels drawn before.
     """
     family = GaussianFamily(search.family.low, search.family.high)
     pairs = PairWeights.rank_one(vector)
@@ -377,7 +377,7 @@ def discover_by_sampling(
     exceeds one. The model is that of the averaged weights.
 
     The thesis scales by the 2-norm. For a continuum of kernels not a restriction: every draw is a separate kernel, and
-    weights of 2-norm one have a sum that grows with the square root of their number, so the more is drawn the less is
+    weights of 2-norm 1 have a sum that grows with the square root of their number, so the more is drawn the less is
     regularized. Scaling by the sum goes in the same direction and keeps the problem that of ``nu = 1``.
 
     Parameters

@@ -184,7 +184,7 @@ def discover_polynomial(
     batch : int, default=1
         Products drawn a step: they share the sums over all products, and a single solution.
     step_scale : float, default=1.0
-        What the steps that adapt are multiplied by.
+        Multiplier of adaptive steps.
     restarts : int, default=0
         How often the descent begins anew from the average so far, after equal numbers of steps.
     polish : bool, default=True

@@ -58,18 +58,17 @@ class GaussianMKL(BaseKernelSearch):
     .. math:: \sum_i s_i\, \ell(y_i, f(x_i) + b) + \frac{\alpha \sum_i s_i}{2}
         \min_{\theta \in \Delta_1} \sum_\sigma \frac{\|f_\sigma\|^2}{\theta_\sigma}, \qquad f = \sum_\sigma f_\sigma,
 
-    and tells by a duality gap over the whole interval how close to the minimum it came. In two stages, finds first a
-    sum of kernels that resembles the target and learns on that. The loss decides the task.
+    with a duality gap over the whole interval. Two stages first find a sum of kernels aligned with the target, then
+    learn on the sum. The loss decides the task.
 
     Parameters
     ----------
     loss : {"squared", "logistic", "hinge"}, default="squared"
         "squared" learns numbers, the rest learn classes.
     alpha : float or str, default="auto"
-        Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which the best
-        kernel of the family leaves nothing to gain to first order, for every class or target by itself: ``"0.1*max"``
-        is a tenth of it, ``"auto"`` the fraction ``0.5 / sqrt(n_samples)``, and ``"0.3*noise"`` 0.3 of that of y in
-        random order; see :class:`MKLClassifier`.
+        Strength of the penalty relative to the mean loss, positive. Text is relative to the strength of the empty
+        model, for every class or target: ``"0.1*max"`` is a tenth, ``"auto"`` the fraction ``0.5 / sqrt(n_samples)``,
+        and ``"0.3*noise"`` 0.3 of the strength for y in random order; see :class:`MKLClassifier`.
     search : {"greedy", "sampling"}, default="greedy"
         "greedy" adds the kernel that helps most (GCD), "sampling" draws widths and takes stochastic gradient steps
         (SGD-1s).
@@ -82,22 +81,21 @@ class GaussianMKL(BaseKernelSearch):
         rest average the weights of the steps. Two stages find the weights of all kernels anew, or with "published" take
         the steps of Algorithms 7 and 8.
     criterion : {"alignment", "distance"}, default="alignment"
-        What two stages optimize: the centered alignment with the target, or the distance to it.
+        Criterion of the two stages: the centered alignment with the target, or the distance to it.
     per_feature : bool, default=False
         Whether every kernel has a width per feature instead of a single width.
     shrinkage : float, default=0.0
         For two stages with a width per feature: how strongly the widths of a kernel are drawn to their mean.
     inner_steps : int, "validated" or None, default=None
-        For two stages with a width per feature: most steps of every search for widths, which starts from equal ones;
-        None goes to the end. "validated" chooses among several numbers, and strong shrinkage, on held-out rows.
+        For two stages with a width per feature: maximal steps of every search for widths, from equal widths; None is
+        unlimited. "validated" chooses among several numbers, and strong shrinkage, on held-out rows.
     proof : int, default=0
-        For one stage with a width per feature: most evaluations for a bound over all widths, made at the end; 10 000
-        suffice for two features, and nearly for three. With 0 the gap is relative to the best kernel that the search
-        found.
+        For one stage with a width per feature: maximal evaluations for a bound over all widths at the end; 10 000
+        suffice for two features, and nearly for three. With 0 the gap is relative to the best kernel found.
     width_range : tuple of float or "auto", default="auto"
         Smallest and largest width, in standard deviations if ``standardize``. ``"auto"`` begins at the median distance
-        of training rows times ``n_samples^(-1/n_features)``, at most half and at least a twentieth of it, and ends at
-        20 of it: narrower kernels fit every sample by itself. With a width per feature it is (0.05, 50).
+        of training rows times ``n_samples^(-1/n_features)``, at most a half and at least a twentieth of the median, and
+        ends at 20 medians: narrower kernels fit single samples. With a width per feature the range is (0.05, 50).
     family : KernelFamily or None, default=None
         Kernels to choose from instead of Gaussian ones, for example ``LaplacianFamily(0.1, 10.0)``; it has the
         respective bounds.
@@ -151,8 +149,8 @@ class GaussianMKL(BaseKernelSearch):
 
     Notes
     -----
-    With a single width the dual bound holds for every width of the interval. With a width per feature it holds relative
-    to the best kernel that the search found (from the best common width, from the kernels found before and from random
+    With a single width the dual bound holds for every width of the interval. With a width per feature the bound is
+    relative to the best kernel found (from the best common width, from the kernels found before and from random
     points), since the inner problem is not concave; ``proof`` bounds all widths for a few features.
 
     References

@@ -42,9 +42,8 @@ class PolynomialMKL(BaseKernelSearch):
     .. math:: \sum_n s_n\, \ell(y_n, f(x_n) + b) + \frac{\alpha \sum_n s_n}{2}
         \min_{\theta \ge 0,\, \|\theta\|_p \le 1} \sum_i \frac{\rho_d^2 \|f_i\|^2}{\theta_i}, \qquad f = \sum_i f_i,
 
-    and tells by a duality gap over the whole family, however large, how close to the minimum it came. The base kernels
-    are linear in a single column each, unless others are given; the kernels found are named like "age x dose x dose".
-    The loss decides the task.
+    with a duality gap over the whole family, however large. The base kernels are linear in single columns by default;
+    the kernels found are named like "age x dose x dose". The loss decides the task.
 
     Parameters
     ----------
@@ -65,10 +64,9 @@ class PolynomialMKL(BaseKernelSearch):
     loss : {"squared", "logistic", "hinge"}, default="squared"
         "squared" learns numbers, the rest learn classes.
     alpha : float or str, default="auto"
-        Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which no sum of
-        products has anything to gain to first order, for every class or target by itself: ``"0.1*max"`` is a tenth of
-        it, ``"0.3*noise"`` 0.3 of that of y in random order (a geometric mean over a few orders), and ``"auto"`` is
-        ``"0.1*noise"``.
+        Strength of the penalty relative to the mean loss, positive. Text is relative to the strength of the empty
+        model, for every class or target: ``"0.1*max"`` is a tenth, ``"0.3*noise"`` 0.3 of the strength for y in random
+        order (a geometric mean over a few orders), and ``"auto"`` is ``"0.1*noise"``.
     cv : int or None, default=None
         Number of parts of a cross-validation that chooses the strength in place of ``alpha``; for the squared loss,
         ``p=1`` and linear base kernels. Products are then found best with ``normalize="centered"``.
@@ -87,12 +85,12 @@ class PolynomialMKL(BaseKernelSearch):
     batch : int, default=1
         Products drawn a step; they share most of the work of a step.
     step_scale : float, default=1.0
-        What the steps that adapt are multiplied by.
+        Multiplier of adaptive steps.
     restarts : int, default=0
         How often the descent begins anew from the average so far, after equal numbers of steps.
     polish : bool, default=True
-        Whether to solve exactly on the kernels found, add those that violate optimality most, and so on. Without it
-        this is the plain method of the thesis.
+        Whether to alternate exact solutions on the found kernels with additions of the worst violators. False is the
+        plain method of the thesis.
     max_kernels : int, default=500
         Most kernels of a polished model.
     tol : float, default=0.01
@@ -144,8 +142,7 @@ class PolynomialMKL(BaseKernelSearch):
 
     Notes
     -----
-    Permutations of a product are a single kernel; the penalty is that which makes the problem equal to the one over
-    ordered products.
+    Permutations of a product are a single kernel, with a penalty equivalent to the problem over ordered products.
 
     References
     ----------
@@ -248,9 +245,9 @@ class HierarchicalMKL(BaseKernelSearch):
     Parameters
     ----------
     kernels : {"polynomial", "multilinear", "anova"} or KernelSpec, default="polynomial"
-        What is multiplied: "polynomial" columns, each as often as ``degree`` allows (monomials); "multilinear" columns,
-        each at most once; "anova" Gaussian kernels of width 1 on different columns; a kernel of a single column, for
-        example ``Laplacian(2.0)``, takes the place of the Gaussian.
+        Factors: "polynomial" columns with powers up to ``degree`` (monomials); "multilinear" columns at most once;
+        "anova" Gaussian kernels of width 1 on different columns; a kernel of a single column, for example
+        ``Laplacian(2.0)``, takes the place of the Gaussian.
     degree : int, default=3
         Largest number of factors of a product.
     loss : {"squared", "logistic", "hinge", "squared_hinge"}, default="squared"
@@ -388,8 +385,8 @@ class NonlinearMKL(BaseKernelSearch):
     reference : float or array-like of shape (n_weights,), default=None
         Non-negative weights :math:`\theta_{\text{ref}}`; None is one over their number.
     constant : bool, default=True
-        Whether the constant kernel is among the base kernels (the weight is then the last one of ``reference``).
-        Without it only products of exactly D columns are in the kernel.
+        Whether the constant kernel is among the base kernels (with the last weight of ``reference``). If False, only
+        products of exactly D columns are in the kernel.
     standardize : bool, default=True
         Whether columns are brought to mean 0 and standard deviation 1 first.
     fit_intercept : bool, default=True

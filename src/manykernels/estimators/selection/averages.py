@@ -1,22 +1,22 @@
 """Models at fixed kernel weights, for all targets at once.
 
-With weights ``g`` the ridge penalty ``C/2 sum_m ||f_m||^2 / g_m`` is that of a single kernel, ``K = sum_m g_m K_m``,
-that is centered if there is an intercept. In coefficients, ``f = K a + b``, the problem and the Newton systems are
+With weights ``g`` the ridge penalty ``C/2 sum_m ||f_m||^2 / g_m`` is the penalty of a single kernel, ``K = sum_m g_m
+K_m``, centered for an intercept. In coefficients, ``f = K a + b``, the problem and the Newton systems are
 
     min_{a,b}  sum_i s_i l(y_i, f_i) + C/2 a'Ka,
     K (W K + C) da + K w db = -K (s l' + C a),   w'K da + w'1 db = -s'l',   W = diag(w),  w_i = s_i l''_i.
 
-Conjugate gradients solve them, for all targets in step. With residuals ``K u``, the preconditioner ``K (c K + C)``,
-where ``c`` is the mean of ``w``, takes a Cholesky factor of ``K + (C/c) I`` alone. Targets share it whose ``C/c`` are
-near one another. For the squared loss it is the system itself. Products with ``K`` are known from what was solved:
-``K (K + r I)^{-1} u = u - r (K + r I)^{-1} u``.
+The systems are solved by conjugate gradients, for all targets in parallel. With residuals ``K u``, the preconditioner
+``K (c K + C)``, where ``c`` is the mean of ``w``, takes a Cholesky factor of ``K + (C/c) I`` alone. Targets with
+similar ``C/c`` share the factor, exact for the squared loss. Products with ``K`` follow from the solution: ``K (K + r
+I)^{-1} u = u - r (K + r I)^{-1} u``.
 
 An eigendecomposition ``K = U L U'`` takes as long as some twenty factors, and serves every strength and target: with
 ``f = U L^{1/2} v + b`` the squared loss has the optimum in closed form. It is for many targets, and for few rows.
 
-Kernels that are features, for example projections on landmarks, need no matrix among samples: with ``f = Z v + b`` the
-penalty is ``C/2 v'v``, the Newton systems are ``Z'WZ + C``, and ``c Z'Z + C`` is what they are preconditioned by. A
-product with a system reads the features twice, and a factor takes a cube of their number, whatever the rows are.
+Kernels as features, for example projections on landmarks, need no matrix among samples: with ``f = Z v + b`` the
+penalty is ``C/2 v'v``, the Newton systems are ``Z'WZ + C``, with the preconditioner ``c Z'Z + C``. A product with a
+system reads the features twice, and a factor takes a cube of their number, independent of the rows.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ MOST_DOUBLE = 5_000  # rows up to which the kernel of the last fit is held in do
 class AverageKernel:
     """A single kernel among training samples, and of new rows with them; models are in coefficients of the columns.
 
-    Or in those of the eigenvectors, scaled to features, where it is decomposed; or of features that it is made of.
+    Or of scaled eigenvectors after a decomposition; or of features.
     """
 
     features: Array  # (n, r): K, centered if there is an intercept, or U L^{1/2} of that, or Z, centered so
@@ -112,7 +112,7 @@ def opened(
     dtype: Any = np.float64,
     problems: Sequence[Problem] = (),
 ) -> AverageKernel:
-    """Center a kernel, and decompose it where that is predicted to be faster; both matrices are overwritten.
+    """Center a kernel, and decompose if predicted faster; both matrices are overwritten.
 
     What is held may be in single precision: of a kernel another one near it, of which the models then are; of features
     each is rounded in the respective unit, so that small ones stay as exact. The largest strengths are those of
@@ -142,7 +142,7 @@ def opened(
 
 
 def largest_strengths(problems: Sequence[Problem], gram: Array) -> Array | None:
-    """Return the strengths of a sum of kernels at which next to nothing is left, (K,), without a pass over each.
+    """Return the strengths of a sum of kernels of a nearly empty model, (K,), without separate passes.
 
     None where a target may have nothing to gain but rounding, which dual norms of the single kernels tell.
     """

@@ -101,7 +101,7 @@ class CrossValidated(LearnsChoice):
             Given to the splitter; a number of folds keeps groups whole. What noise reaches is measured with the
             targets of groups of equal size in each other's place.
         **params : dict
-            Other metadata that the splitter or the scorer requests, with
+            Other metadata requested by the splitter or the scorer, with
             ``sklearn.set_config(enable_metadata_routing=True)``.
 
         Returns
@@ -124,10 +124,10 @@ class CrossValidated(LearnsChoice):
 
         Notes
         -----
-        Ctrl-C among the folds ends the search: the best of what was scored is learned on all samples, with a warning;
-        so does ``time_limit``, at most four fifths of which are for the search. Before anything was scored but empty
-        models, the model is that of an estimator without a search. In the last fit Ctrl-C keeps the best model so far.
-        Of a grid, folds that are complete count, or as much as is known of the first.
+        Ctrl-C among the folds ends the search, with a fit of the best scored candidate on all samples and a warning; so
+        does ``time_limit``, with at most four fifths for the search. Without a scored nonempty model, the fit uses the
+        plain estimator. In the last fit Ctrl-C keeps the best model so far. On a grid, complete folds count, or else
+        the partial first fold.
         """
         self.__dict__.pop("kernel_penalties_", None)
         loss, searches = self._checked_loss(), self._searches
@@ -239,7 +239,7 @@ class CrossValidated(LearnsChoice):
     def _close(self, folds: Rung, found: list[Candidate], splits: list[Split], *, begins: bool) -> None:
         """Record what held-out rows say, and let the folds go: the last fit has the memory for itself.
 
-        Where it ``begins`` from models of the folds, these are kept: averages of all, others of the first alone.
+        Starting models from the folds (``begins``) are kept: averages of all folds, other models of the first fold.
         """
         if found and folds.ending.status is None:
             with folds.ending.noted():
@@ -303,9 +303,9 @@ class CrossValidated(LearnsChoice):
         *,
         by_target: bool,
     ) -> list[HeldOut]:
-        """Return the rows that every fold holds out, and how they are scored: by the loss unless a scorer is given.
+        """Return the rows held out by every fold, with the scorer: by default the loss.
 
-        ``metadata`` are those of the scorer, whose sample weights are multiplied by those of classes.
+        ``metadata`` are for the scorer; class weights multiply the sample weights.
         """
         weights = [None if scoring_weight is None else scoring_weight[test] for _, test in splits]
         scorers: list[Callable[..., float] | None] = [None] * len(splits)
@@ -413,10 +413,10 @@ class CrossValidated(LearnsChoice):
         Returns
         -------
         DataFrame
-            ``alpha``, ``l1_ratio`` where it was tried, ``mean_score``, ``std_score``, ``n_active`` (mean
-            over the folds) and a column of scores a fold. After a search also ``kernels`` (which took part),
-            ``mixing``, and ``fraction`` of the strength at which next to nothing is left: folds share the fraction,
-            ``alpha`` is what it means on all rows (a geometric mean over targets, whose scores are averaged).
+            ``alpha``, ``l1_ratio`` if tried, ``mean_score``, ``std_score``, ``n_active`` (mean over the folds) and a
+            score column per fold. After a search also ``kernels`` (the participants), ``mixing``, and ``fraction`` of
+            the strength of a nearly empty model: folds share the fraction, ``alpha`` is the value on all rows (a
+            geometric mean over targets, with averaged scores).
 
         Examples
         --------
@@ -445,7 +445,7 @@ class CrossValidated(LearnsChoice):
     def _decide_kernels(self, rows: Rows, n_targets: int = 1) -> None:
         """Decide by all rows which kernels there are: gaps, kinds and dates must not give a fold another list.
 
-        Where fits that select would take long, they have kernels on landmarks in place of those of averages.
+        Slow selecting fits use kernels on landmarks, unlike averages.
         """
         loss = self._checked_loss()
         self._decided, self._projected = as_bank(self.kernels, rows, self._patience(rows)).resolve(rows), None

@@ -17,8 +17,8 @@ NEW = ("left", "right", "both", "members")
 class ColdStartKFold(BaseCrossValidator):
     """Cross-validation over pairs in which members of the test pairs are new to the model.
 
-    Scores of random folds say how well the gaps of a table of pairs are filled in. Whether a model knows anything about
-    a drug or a target that it has never met is asked by these:
+    Scores of random folds measure the completion of a table of pairs. For predictions on unseen drugs or targets, use
+    the splits below:
 
     ============= ============================================ ==================================================
     ``new``       test pairs                                   training pairs

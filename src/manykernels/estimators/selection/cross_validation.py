@@ -35,32 +35,30 @@ from manykernels.validation.parameters import RandomSource
 class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     """Regression with many kernels, with strength and mixing chosen by cross-validation.
 
-    One search decides how strong the penalty is and how far kernels are selected or averaged: from the block 1-norm
-    over the elastic net to ridge, whose model is a kernel machine on the sum of the kernels. Averages are also tried of
-    the kernels on several columns, and of every kind or view of them alone, so one well-chosen Gaussian is among the
-    candidates. Where the kernels are left to the estimator, narrower Gaussians of all columns, of a quarter and an
-    eighth of the median distance, are added to an average step by step. Every path goes from strong to weak penalties,
-    in coarse steps for as long as the score may rise, then in finer ones around the best; the choice averages every
-    score with the neighbors, so no lucky strength decides. The averages of all kernels, and of those on several
-    columns, are to beat: one kind alone, or a selection, must be ahead of them by more than half a standard error of
-    the difference over the folds, a view alone ahead of everything else by more than a whole one. It is a race: what
-    takes time is tried at a few strengths in three folds first, and given up where it is behind by more than half a
-    standard error of the difference there, or a whole one in all folds; where a fit is predicted to take long, with
-    fewer rows before, and given up where it is behind at all. The winner is learned anew on all samples, to ``tol`` and
-    with the certificate.
+    A joint search chooses the strength and the degree of selection: from the block 1-norm over the elastic net to
+    ridge, a kernel machine on the sum of the kernels. Candidates include averages of the kernels on several columns,
+    and of every kind or view alone, so a well-chosen Gaussian is among the candidates. For default kernels, narrower
+    Gaussians of all columns, of a quarter and an eighth of the median distance, extend an average step by step. Every
+    path goes from strong to weak penalties, in coarse steps while the score may rise, then in finer steps around the
+    best; the choice averages every score with the neighbors, so no lucky strength decides. The averages of all kernels,
+    and of those on several columns, are the baseline: a single kind, or a selection, must lead by more than half a
+    standard error of the difference over the folds, a single view by more than a whole standard error. The search is a
+    race: expensive candidates are tried at a few strengths in three folds first, and dropped if behind by more than
+    half a standard error of the difference, or a whole standard error in all folds; slow fits start with fewer rows,
+    and are dropped if behind at all. The winner is refitted on all samples, to ``tol`` and with the certificate.
 
-    The empty model is among the candidates. Where y is more strongly related to the kernels than y in random order is
-    (``noise_p_value_``), to be ahead of it in the mean will do; else half a standard error of the folds is asked for,
-    which counts the training rows that they share, and a warning says that what is kept may be luck. Groups of equal
-    size change places as wholes; where samples are not exchangeable (series, splits of your own) there is that
-    warning unless the choice is ahead by a whole error. What is not ahead is the best constant, with a warning.
+    The empty model is among the candidates. If y is more strongly related to the kernels than permuted y
+    (``noise_p_value_``), a lead in the mean suffices; else a lead of half a standard error of the folds is required,
+    corrected for shared training rows, and a warning flags an uncertain choice. Groups of equal size are permuted as
+    wholes; for non-exchangeable samples (series, custom splits) the warning appears unless the lead is a whole error.
+    If no candidate beats the constant model, the constant model is returned with a warning.
 
     Every fold learns standardization, widths and normalization of the kernels from the respective training samples and
     builds them once. Averages take one sum of the kernels for all strengths, targets and classes. Strengths are
     fractions of those at which next to nothing is left, for every target and class, so units do not matter.
 
     With a named ``penalty`` or with ``alphas``, the grid of strengths is as given: by default it starts at the smallest
-    ``alpha`` under which no kernel is selected and falls geometrically, and every strength is solved in every fold.
+    ``alpha`` of the empty model and falls geometrically, and every strength is solved in every fold.
 
     Parameters
     ----------
@@ -73,24 +71,24 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         ``{"tau": 0.9}``; see :class:`~manykernels.estimators.LossParameters`.
     penalty : "auto", str, dict or Regularizer, default="auto"
         "auto" searches strength and mixing; "ridge" without ``alphas`` searches the strength of the sum of all kernels.
-        Else the name of a penalty, or an object, whose strength is replaced by those of a grid. Another penalty that
-        gives every kernel a weight ("lq", weight sets) needs ``alphas``.
+        Else the name of a penalty, or an object, with the strengths of a grid. Other dense penalties ("lq", weight
+        sets) need ``alphas``.
     alphas : array-like or None, default=None
         Strengths relative to the mean loss, instead of a search; "auto" then is "l1", or "elasticnet" with
         ``l1_ratios``. So it is with shared weights.
     n_alphas : int, default=25
-        Length of the grid; a search takes every third of it first, and goes on below it if that may help.
+        Length of the grid; a search starts with every third value, and continues below the grid if promising.
     l1_ratios : float or sequence of float or None, default=None
         Mixtures to try, each on a separate path: 1 selects, 0 averages. None is 0.5 for elastic nets, and (1, 0.5, 0)
-        for a search, which leaves out what cannot win; those given are all followed.
+        for a search, without hopeless candidates; given values are all followed.
     q, p, eta : float
         Shape of the penalties ``"lq"`` and ``"group_elasticnet"``, ``"lp_ball"``, and ``"elasticnet_ball"``.
     cv : int, splitter or iterable, default=None
         Folds of K-fold selection (5 by default, or one a sample), or any splitter of scikit-learn, for example
         ``ShuffleSplit`` for hold-out selection.
     scoring : str, callable or None, default=None
-        None is minus the mean loss of held-out rows, the loss that is minimized: squared or pinball errors, half the
-        deviance of counts but for a constant. With several targets, a search scores and chooses for each of them.
+        None is minus the mean training loss on held-out rows: squared or pinball errors, half the deviance of counts up
+        to a constant. With several targets, the search chooses separately.
     search : Search, dict or None, default=None
         How the search goes: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``keep_folds``; see
         :class:`~manykernels.estimators.Search`.
@@ -135,8 +133,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     n_folds_ : int
         Number of folds.
     cv_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_classes) or (n_samples, n_outputs)
-        What models of the chosen strength that have not seen a row predict for it: numbers; NaN for
-        rows that no fold held out, the mean of several. Not there where the search ended early.
+        Out-of-fold predictions at the chosen strength: numbers; NaN for rows never held out, the mean over repeated
+        folds. Absent after an early end of the search.
 
     See Also
     --------
@@ -220,32 +218,30 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
 class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     """Classification with many kernels, with strength and mixing chosen by cross-validation.
 
-    One search decides how strong the penalty is and how far kernels are selected or averaged: from the block 1-norm
-    over the elastic net to ridge, whose model is a kernel machine on the sum of the kernels. Averages are also tried of
-    the kernels on several columns, and of every kind or view of them alone, so one well-chosen Gaussian is among the
-    candidates. Where the kernels are left to the estimator, narrower Gaussians of all columns, of a quarter and an
-    eighth of the median distance, are added to an average step by step. Every path goes from strong to weak penalties,
-    in coarse steps for as long as the score may rise, then in finer ones around the best; the choice averages every
-    score with the neighbors, so no lucky strength decides. The averages of all kernels, and of those on several
-    columns, are to beat: one kind alone, or a selection, must be ahead of them by more than half a standard error of
-    the difference over the folds, a view alone ahead of everything else by more than a whole one. It is a race: what
-    takes time is tried at a few strengths in three folds first, and given up where it is behind by more than half a
-    standard error of the difference there, or a whole one in all folds; where a fit is predicted to take long, with
-    fewer rows before, and given up where it is behind at all. The winner is learned anew on all samples, to ``tol`` and
-    with the certificate.
+    A joint search chooses the strength and the degree of selection: from the block 1-norm over the elastic net to
+    ridge, a kernel machine on the sum of the kernels. Candidates include averages of the kernels on several columns,
+    and of every kind or view alone, so a well-chosen Gaussian is among the candidates. For default kernels, narrower
+    Gaussians of all columns, of a quarter and an eighth of the median distance, extend an average step by step. Every
+    path goes from strong to weak penalties, in coarse steps while the score may rise, then in finer steps around the
+    best; the choice averages every score with the neighbors, so no lucky strength decides. The averages of all kernels,
+    and of those on several columns, are the baseline: a single kind, or a selection, must lead by more than half a
+    standard error of the difference over the folds, a single view by more than a whole standard error. The search is a
+    race: expensive candidates are tried at a few strengths in three folds first, and dropped if behind by more than
+    half a standard error of the difference, or a whole standard error in all folds; slow fits start with fewer rows,
+    and are dropped if behind at all. The winner is refitted on all samples, to ``tol`` and with the certificate.
 
-    The empty model is among the candidates. Where y is more strongly related to the kernels than y in random order is
-    (``noise_p_value_``), to be ahead of it in the mean will do; else half a standard error of the folds is asked for,
-    which counts the training rows that they share, and a warning says that what is kept may be luck. Groups of equal
-    size change places as wholes; where samples are not exchangeable (series, splits of your own) there is that
-    warning unless the choice is ahead by a whole error. What is not ahead is the best constant, with a warning.
+    The empty model is among the candidates. If y is more strongly related to the kernels than permuted y
+    (``noise_p_value_``), a lead in the mean suffices; else a lead of half a standard error of the folds is required,
+    corrected for shared training rows, and a warning flags an uncertain choice. Groups of equal size are permuted as
+    wholes; for non-exchangeable samples (series, custom splits) the warning appears unless the lead is a whole error.
+    If no candidate beats the constant model, the constant model is returned with a warning.
 
     Every fold learns standardization, widths and normalization of the kernels from the respective training samples and
     builds them once. Averages take one sum of the kernels for all strengths, targets and classes. Strengths are
     fractions of those at which next to nothing is left, for every target and class, so units do not matter.
 
     With a named ``penalty`` or with ``alphas``, the grid of strengths is as given: by default it starts at the smallest
-    ``alpha`` under which no kernel is selected and falls geometrically, and every strength is solved in every fold.
+    ``alpha`` of the empty model and falls geometrically, and every strength is solved in every fold.
 
     Parameters
     ----------
@@ -255,25 +251,24 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         Loss of a score for a label.
     penalty : "auto", str, dict or Regularizer, default="auto"
         "auto" searches strength and mixing; "ridge" without ``alphas`` searches the strength of the sum of all kernels.
-        Else the name of a penalty, or an object, whose strength is replaced by those of a grid. Another penalty that
-        gives every kernel a weight ("lq", weight sets) needs ``alphas``.
+        Else the name of a penalty, or an object, with the strengths of a grid. Other dense penalties ("lq", weight
+        sets) need ``alphas``.
     alphas : array-like or None, default=None
         Strengths relative to the mean loss, instead of a search; "auto" then is "l1", or "elasticnet" with
         ``l1_ratios``. So it is with shared weights.
     n_alphas : int, default=25
-        Length of the grid; a search takes every third of it first, and goes on below it if that may help.
+        Length of the grid; a search starts with every third value, and continues below the grid if promising.
     l1_ratios : float or sequence of float or None, default=None
         Mixtures to try, each on a separate path: 1 selects, 0 averages. None is 0.5 for elastic nets, and (1, 0.5, 0)
-        for a search, which leaves out what cannot win; those given are all followed.
+        for a search, without hopeless candidates; given values are all followed.
     q, p, eta : float
         Shape of the penalties ``"lq"`` and ``"group_elasticnet"``, ``"lp_ball"``, and ``"elasticnet_ball"``.
     cv : int, splitter or iterable, default=None
         Folds of stratified K-fold selection (5 by default, or one for every sample of the largest class), or any
         splitter of scikit-learn.
     scoring : str, callable or None, default=None
-        None is minus the mean loss of held-out rows, the loss that is minimized, summed over classes learned one
-        against the rest: a proper score, which the share of correct labels (``"accuracy"``) is not. Margins of hinge
-        losses tell no probability: they are scored by the logistic loss after calibration.
+        None is minus the mean training loss on held-out rows, summed over one-vs-rest classes: a proper score, unlike
+        ``"accuracy"``. Margins of hinge losses are scored by the logistic loss after calibration.
     search : Search, dict or None, default=None
         How the search goes: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``keep_folds``; see
         :class:`~manykernels.estimators.Search`.
@@ -320,8 +315,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     n_folds_ : int
         Number of folds.
     cv_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_classes) or (n_samples, n_outputs)
-        What models of the chosen strength that have not seen a row predict for it: probabilities, or decisions; NaN for
-        rows that no fold held out, the mean of several. Not there where the search ended early.
+        Out-of-fold predictions at the chosen strength: probabilities, or decisions; NaN for rows never held out, the
+        mean over repeated folds. Absent after an early end of the search.
 
     See Also
     --------
@@ -410,7 +405,7 @@ class NestedScores:
     estimators : list
         The fitted estimator of every outer fold.
     predictions : ndarray or None
-        The prediction of every sample by the model that had not seen it; None unless every sample is held out once.
+        The out-of-fold prediction of every sample; None unless every sample is held out once.
 
     Examples
     --------
@@ -465,8 +460,8 @@ def nested_cross_validation(
     cv : int, splitter or iterable, default=5
         Outer folds: any splitter of scikit-learn, grouped, blocked in time, or repeated.
     groups : array-like of shape (n_samples,) or None, default=None
-        Given to the outer splitter; those of the training samples also to the inner one, if the estimator has folds of
-        its own. Numbers of folds keep groups whole, as splitters by groups do.
+        Given to the outer splitter; the training part also to the inner splitter of a search. Numbers of folds keep
+        groups whole.
     scoring : str, callable or None, default=None
         None is the ``score`` method: accuracy, or the coefficient of determination.
     n_jobs : int or None, default=None

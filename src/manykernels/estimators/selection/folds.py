@@ -1,6 +1,6 @@
 """Folds: kernels learned on the training rows of a split, and what the rows held out say.
 
-A fold scores whatever is tried on the rows that it holds out, which it does not look at before.
+A fold scores all candidates on the held-out rows, otherwise unused.
 """
 
 from __future__ import annotations
@@ -250,8 +250,8 @@ class OpenedKernels:
     def enough(self) -> float:
         """Mean score by the loss of labels from which on nothing is left to gain; infinite for numbers.
 
-        Labels that are all told right prove no loss below one over all: the next may be wrong, with a chance of one in
-        as many. Of classes that kernels separate scores would rise without an end.
+        Perfect labels on n rows support no loss below 1/n, since the next may be wrong. For separable classes scores
+        would grow without bound.
         """
         return -1.0 / len(self.samples.weight) if self.problems[0].loss.task == "classification" else np.inf
 
@@ -290,7 +290,7 @@ class OpenedKernels:
 
     @property
     def room(self) -> int:
-        """Bytes of matrices that folds may hold together, for a search to take no more than twice what a fit takes.
+        """Bytes of matrices held by all folds, for a search within twice the memory of a fit.
 
         The fold at the turn has working arrays as well.
         """
@@ -480,8 +480,8 @@ Folds = list[OpenFold]
 def begun(opened: OpenedKernels, rows: Array, folds: Folds, family: Any, strength: float) -> list[Solution] | None:
     """Return models of folds of some of the rows to start from.
 
-    Averages are those of all folds, others have the functions of the first, without part of the other rows. None where
-    there are none, or where Newton's method is better started afresh.
+    Averages combine all folds, other models have the functions of the first fold. None without models, or if Newton's
+    method should start afresh.
     """
     if opened.training.factored:
         return begun_on_features(opened, family, strength) if opened.averages(family) else None

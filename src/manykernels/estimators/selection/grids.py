@@ -62,8 +62,7 @@ class PenaltyGrid:
     def scored(self, folds: Rung) -> list[Candidate]:
         """Return every candidate. Folds are opened one at a time.
 
-        Of a search that ends early, the folds count in which everything was tried, or if there are none those with
-        most; what was not tried has no score.
+        After an early end, the complete folds count, or else the most complete ones; untried candidates have no score.
         """
         if self.walks:
             return self._walked(folds)
@@ -86,8 +85,8 @@ class PenaltyGrid:
     def _walked(self, folds: Rung) -> list[Candidate]:
         """Return every candidate after a walk down every family, with the scores of all folds.
 
-        Folds are opened one at a time, at every call of the walk anew. Of a walk that ends before any strength was
-        tried in all folds, the first fold counts.
+        Folds are opened one at a time, at every call of the walk anew. After an early end without a strength tried in
+        all folds, the first fold counts.
         """
         found, first, start = self.unscored(len(folds.folds)), self.unscored(), 0
         constants = np.full((len(folds.folds), 1), np.nan)

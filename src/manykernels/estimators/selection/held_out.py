@@ -1,6 +1,6 @@
-"""What the chosen model says of the rows that every fold held out: predictions, and what they lose without a column.
+"""Out-of-fold results of the chosen model: predictions, and importances of columns.
 
-The folds are still open when the choice is made, so it costs one more model a fold, of the chosen strength alone.
+The folds are still open when the choice is made, at the cost of a further model per fold.
 """
 
 from __future__ import annotations

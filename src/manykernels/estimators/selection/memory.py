@@ -66,7 +66,7 @@ LAST_SQUARES = 3  # float64 among all rows beside these: the sum that is factori
 def plan_of_search(
     search: Any, plain: BaseMKL, samples: Samples, loss: Loss, groups: Any, projected: BaseMKL | None = None
 ) -> tuple[MemoryPlan | None, tuple[str, str]]:
-    """Return what a search, an estimator itself, for the strength of a plain one holds; None for kernels of pairs.
+    """Return the memory plan of a search; None for kernels of pairs.
 
     With it how kernels are held, for averages and for what selects: as factors or as matrices. Kernels selected are
     those of the ``projected`` estimator, if any.
@@ -121,7 +121,7 @@ def _n_triangles(bank: KernelBank, kernels: Sequence[NamedKernel], table: Table,
 
 
 def patience_of(search: Any, loss: Loss) -> float | None:
-    """Return the seconds up to which the default bank of a search stays on matrices; None for those of a fit.
+    """Return the seconds below which the default bank of a search stays on matrices; None for the limit of a fit.
 
     Averages of all kernels are sums of matrices, which take less than fits on landmarks at every strength.
     """
@@ -132,9 +132,9 @@ def patience_of(search: Any, loss: Loss) -> float | None:
 def keeps_exact(search: Any, loss: Loss, rows: Any, n_targets: int = 1) -> bool:
     """Return True if averages use exact kernels where selected kernels are projected on landmarks.
 
-    So they are in searches with the squared loss that leave all to the library, up to `MOST_EXACT` rows, and fewer of
-    several targets or of so many columns that distances take longer than factors. With the logistic loss landmarks
-    scored higher (two classes of covtype, 6,000 rows: .910 in 99 s, exact .904 in 124 s).
+    Matrices are used in default searches with the squared loss, up to `MOST_EXACT` rows, fewer for several targets or
+    many columns. With the logistic loss landmarks scored higher (two classes of covtype, 6,000 rows: .910 in 99 s,
+    exact .904 in 124 s).
     """
     asked = search._resources.representation != AUTO or search.l1_ratios is not None or search.solver != AUTO
     if asked or not loss.linear_dual or patience_of(search, loss) is None or search._named_penalty != AUTO:
@@ -175,12 +175,11 @@ def plan_search(
     chooses: bool = True,
     n_targets: int = 1,
 ) -> MemoryPlan:
-    """Return what a search over folds holds, from few kernels that take part to many.
+    """Return the memory of a search over folds, for few to many active kernels.
 
-    On factors folds have columns, spectra and separate models, all or of a grid one at a time; and one at a time has
-    functions in pieces, unless those of several fit beside what a fit takes. On matrices it is the largest of four:
-    sums of the kernels of the folds that fit side by side, matrices of those that do, a product of the kernels with
-    permuted targets, the fit of what was chosen.
+    On factors folds have columns, spectra and separate models, all at once or in turn for a grid; functions in pieces
+    exist for a single fold, or for several within the memory. On matrices the peak is the maximum of four: kernel sums
+    of open folds, matrices of open folds, a product of the kernels with permuted targets, and the last fit.
 
     Parameters
     ----------
@@ -190,19 +189,18 @@ def plan_search(
         Of a single fit: folds that are open side by side may take as much once more.
     n_folds : int
     n_rounded : float, optional
-        Kernels whose triangles are held in single precision, where those among points that repeat take a part of one.
+        Kernels with triangles in single precision, a fraction for repeated points.
     mixtures : bool
         Whether mixtures are searched; else a grid of strengths, for which folds are opened one at a time.
     averages : bool
         Whether averages of kernels are tried.
     apart : bool
-        Whether kernels that are matrices for averages are factors for what selects; matrices of folds of about half of
-        the rows, which go first, cost little.
+        Whether kernels are matrices for averages but factors for selection; the first folds of about half of the rows
+        cost little.
     projected : bool
         Whether the factors are of kernels on landmarks, and averages of the exact kernels.
     landmarks : sequence of int
-        Their numbers, of kernels of several columns that are projected on some: folds have separate features, and
-        averages are sums of these.
+        The numbers of landmarks of projected kernels: folds have separate features, summed by averages.
     rounded : bool
         Whether folds have the features in single precision.
     selects, chooses : bool
@@ -313,10 +311,10 @@ def plan_given(
     rounded: bool = True,
     selects: bool = True,
 ) -> MemoryPlan:
-    """Return what a search over folds holds beside kernels that came as matrices, of which folds copy their parts.
+    """Return the memory of a search over folds beside given matrices, including copies in folds.
 
-    Copies of several folds are held together as far as they fit beside what a fit takes, of a grid one. A fold of most
-    of the rows reads the matrices unchanged.
+    Copies of several folds coexist within the memory, a single copy for a grid. A fold of most of the rows reads the
+    matrices in place.
 
     Examples
     --------

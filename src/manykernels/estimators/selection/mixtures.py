@@ -1,6 +1,6 @@
 """What a search may try, down to a strength: penalties, or mixtures of kernels.
 
-A mixture says which kernels take part, with which weights, and how far they are selected or averaged.
+A mixture has the participating kernels, their weights, and the degree of selection.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class PenaltyFamily:
     """A penalty of which only the strength is open: a name or mapping with parameters, or an object.
 
-    ``factors`` are kernel penalties of its own, those of the problems if None.
+    ``factors`` are kernel penalties ; None uses the penalties of the problems.
     """
 
     penalty: Penalty
@@ -104,7 +104,7 @@ class PenaltyFamily:
         return {"alpha": strength} | ({} if self.factors is None else {"kernel_penalties": self.factors})
 
     def alpha_max(self, problems: list[Problem]) -> float:
-        """Smallest ``alpha`` at which no problem selects a kernel; the problems' own penalties do not count.
+        """Smallest ``alpha`` of empty models in all problems, regardless of their penalties.
 
         Zero where the best constants leave nothing to gain.
         """
@@ -329,9 +329,9 @@ class Mixture:
 class Scale:
     """Strengths that leave next to nothing: of the norms, and of the squared norms.
 
-    The first is the largest dual norm, beyond which the model is empty; the second the strength at which the most that
-    a model can gain to first order, ``sum u^2 / (2 C)``, is the loss that there is to lose. A fraction of both means
-    the same in every unit of the target.
+    The first is the largest dual norm, the strength of the empty model; the second the strength with a maximal
+    first-order gain, ``sum u^2 / (2 C)``, equal to the loss of the constant. Fractions of both are independent of the
+    unit of the target.
     """
 
     mixing: float
@@ -372,8 +372,8 @@ def mixtures_of(
 ) -> tuple[list[Mixture], list[Mixture]]:
     """Return averages and selections to try on all rows; averages need a matrix among samples, or features.
 
-    Those by which no target gains are left out: kernels of a kind, or all, may be constant, and so may y. ``spare`` are
-    names of kernels added to the average of those on several columns, step by step.
+    Mixtures without gain for any target are left out: kernels or y may be constant. ``spare`` are names of kernels
+    added to the average of those on several columns, step by step.
     """
     training = whole.training
     own = np.where(np.isin(whole.names, [name for names in spare for name in names]), 0.0, 1.0)
@@ -415,13 +415,13 @@ def _averages_on_factors(whole: OpenedKernels) -> bool:
 
 
 def averages_of(bank: FittedBank, own: Array, spare: Sequence[Sequence[str]] = ()) -> list[Mixture]:
-    """Return the averages worth a look: of all kernels, of those on several columns, and of every kind or view of them.
+    """Return the averages worth a look: of all kernels, of the kernels on several columns, and of every kind or view.
 
     Parameters
     ----------
     bank : FittedBank
     own : ndarray of shape (M,)
-        1 for every kernel, so each average is uniform under the user's own penalties; 0 for those to spare.
+        1 for every kernel, so each average is uniform under the user's own penalties; 0 for spare kernels.
     spare : sequence of sequences of str
         Names of kernels added to the average of those on several columns, sequence by sequence.
     """

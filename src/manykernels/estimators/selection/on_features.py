@@ -1,7 +1,6 @@
-"""Averages of kernels that stand as features, for example projections on landmarks: what they read, and what they are.
+"""Averages of kernels as features, for example projections on landmarks.
 
-Features of training rows are centered, so intercepts move with them; held-out rows have the features that a fold
-learned, and nothing else of it.
+Features of training rows are centered, with adjusted intercepts; held-out rows use the features learned by the fold.
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ def solutions_of(
 ) -> list[Solution]:
     """Return averages as models on a stack where the kernels have the names, for others to begin from.
 
-    Scores, from which dual coefficients come, are those of the kernel of the models; zero where it was let go.
+    Scores, the source of dual coefficients, come from the kernel of the models; zero after its release.
     """
     nothing = Certificate.from_values(np.inf, -np.inf, 1.0, KKTResiduals(*[np.inf] * 5))
     starts = _starts(stack, named)

@@ -106,7 +106,7 @@ class RegularizationPath:
     alphas : ndarray of shape (n_alphas,)
         Strengths relative to the mean loss, decreasing.
     solutions : tuple of Solution
-        One a strength, each with the certificate.
+        A solution per strength, with the certificate.
     norms : ndarray of shape (n_alphas, n_kernels)
         ``||f_m||``, the norm in the space of the kernel.
     kernel_names : tuple of str
@@ -188,7 +188,7 @@ class RegularizationPath:
         return frame[frame["weight"] > 0].reset_index(drop=True) if active_only else frame
 
     def summary(self) -> pd.DataFrame:
-        """Return a row for every strength: how many kernels, which objective, how certain, at what cost.
+        """Return a row for every strength: number of kernels, objective, gap and cost.
 
         Returns
         -------
@@ -294,10 +294,10 @@ def regularization_path(
     loss : str or Loss, default="squared"
         Loss of a prediction, as in the estimators; ``"cox"`` is that of :class:`MKLSurvival`, without an intercept.
     penalty : str, dict or Regularizer, default="l1"
-        Name of the penalty, or an object, whose strength is replaced by those of the path.
+        Name of the penalty, or an object, with the strengths of the path.
     ridge : float, default=0.0
-        Strength, relative to the mean loss, of a ridge ``ridge / 2 sum_m t_m^2`` beside the block 1-norm that stays as
-        ``alpha`` falls: ``mu`` of rls_dual_mkl, with ``alpha`` its ``tau``. Zero for none.
+        Strength, relative to the mean loss, of a ridge ``ridge / 2 sum_m t_m^2`` beside the block 1-norm with fixed
+        strength: ``mu`` of rls_dual_mkl, with ``alpha`` its ``tau``. Zero for none.
     alphas : array_like, optional
         Strengths relative to the mean loss. By default a geometric grid from the smallest one with a empty model.
     n_alphas : int
@@ -324,13 +324,13 @@ def regularization_path(
     progress : callable, optional
         Called with the number of problems solved and their total.
     verbose : int, default=0
-        1 shows a bar that counts the problems solved, 2 also prints a line for each.
+        1 shows a progress bar, 2 also prints a line per problem.
     penalty_parameters : dict, optional
         Other parameters of the penalty: ``{"l1_ratio": 0.5}``, ``{"q": 1.5}``.
     loss_parameters : dict, optional
         Parameters of a loss given by name: ``{"tau": 0.9}``, ``{"epsilon": 0.05}``, ``{"ties": "breslow"}``.
     cv : int, splitter or iterable, optional
-        Splits in which the path is followed at the same strengths, to measure it on the rows left out.
+        Splits for the same path, to score held-out rows.
     scoring : str or callable, optional
         What is measured there: by default the root mean squared error, for classes the accuracy.
     **parameters
@@ -349,8 +349,8 @@ def regularization_path(
     Warns
     -----
     ConvergenceWarning
-        Once, if a gap stays above ``tol`` at any strength; and if Ctrl-C ended the path early, which then has the
-        strengths that were completed, or at the first one the model without kernels.
+        Once, if a gap stays above ``tol`` at any strength; and after Ctrl-C, with the completed strengths, or at least
+        the model without kernels.
 
     References
     ----------

@@ -22,7 +22,7 @@ def is_routing_enabled() -> bool:
 def router_of(search: Any) -> MetadataRouter:
     """Return the router of a search: `fit` passes metadata to the splitter and, unless that is the loss, the scorer.
 
-    A number of folds keeps groups whole, so it requests them as `GroupKFold` does.
+    A number of folds keeps groups whole, with a request like `GroupKFold`.
     """
     splitter = GroupKFold() if search.cv is None or isinstance(search.cv, Integral) else search.cv
     router = MetadataRouter(owner=search).add_self_request(search)

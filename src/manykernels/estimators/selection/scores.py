@@ -50,12 +50,10 @@ def mean_losses(losses: Sequence[Any], targets: Array, scores: Array, weight: Ar
 def calibrated_loss(signs: Array, scores: Array, weights: Array) -> float:
     """Return the mean logistic loss of scores without a unit, after rising logistic curves through the very rows.
 
-    Margins decide between labels and tell no probability: their loss would ask how far they are beyond 1. Half of it is
-    that of a curve with a slope and a constant, which asks how well scores order the rows, and half that of a slope
-    alone, which is even where labels change, at zero: scores that order well and give all rows one label are no good
-    classifier, and so are labels whose scores order nothing. What the numbers gain by being fitted here is taken off
-    again as Akaike's criterion does. Few rows, or rows that a single score tells apart, leave the slope to a normal
-    prior of deviation 1 for scores in units of their spread.
+    Margins are not probabilities, and the hinge loss measures distances beyond 1. The score is half the logistic loss
+    of a calibration curve with slope and constant (quality of the ranking), and half the loss of a slope alone (quality
+    of the labels at threshold zero). The gain by calibration is subtracted by Akaike's criterion. For few or separable
+    rows a normal prior of deviation 1, for standardized scores, determines the slope.
 
     Source: J. Platt, "Probabilistic outputs for support vector machines", 1999.
     """
@@ -80,7 +78,7 @@ def calibrated_loss(signs: Array, scores: Array, weights: Array) -> float:
 def _fit_logistic(columns: Array, positive: Array, weights: Array) -> Array:
     """Return the coefficients of a logistic curve through rows, the first with a normal prior of deviation 1.
 
-    Newton steps with a line search: of one or two coefficients they take a few passes over the rows.
+    Newton steps with a line search: for up to two coefficients a few passes over the rows suffice.
     """
     signed = np.where(positive, 1.0, -1.0)[:, None] * columns
     prior = np.zeros(columns.shape[1])

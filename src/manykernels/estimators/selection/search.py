@@ -1,6 +1,6 @@
 """The search: a race of candidates, from what is cheap to try (few rows, few folds, few strengths) to all folds.
 
-What it chose is learned on all rows at the end (`learned`), to the tolerance asked for, each with the certificate.
+The choice is refitted on all rows at the end (`learned`), to the tolerance, with the certificate.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ AVERAGING_RATIO, AVERAGING_STEPS = 1e-6, 25  # smallest fraction of the first gr
 
 @dataclass(eq=False)
 class Rung:
-    """Folds in which candidates are tried, in threads; ``below`` are folds of fewer rows, in which all is tried first.
+    """Folds in which candidates are tried, in threads; ``below`` are folds of fewer rows for the first trial.
 
-    A race goes up from rung to rung; what cannot win on one is not tried on the next.
+    A race goes up from rung to rung; hopeless candidates are dropped.
     """
 
     folds: Folds
@@ -87,7 +87,7 @@ class Rung:
     # --- the race ----------------------------------------------------------------------------------------------------
 
     def race(self, paths: Sequence[StrengthPath]) -> list[StrengthPath]:
-        """Return the paths of what can win among mixtures, the averages first, or what is known where time ends.
+        """Return the paths of viable mixtures, the averages first, or the known paths at the time limit.
 
         On every rung a mixture that selects is followed only where a few strengths in some folds show that it can still
         win, and mixtures between the sparsest and the averages only where the sparsest leads.
@@ -279,10 +279,10 @@ class Rung:
 
 
 def expected_around(grid: Grid, known: Sequence[StrengthPath]) -> list[int]:
-    """Return the numbers of strengths beside which a mixture is expected to be best, of what is known of others.
+    """Return the numbers of strengths near the expected best strength of a mixture, from the results of others.
 
-    Fractions mean about the same to all. Averages alone are best far beyond the grid of what selects, where few kernels
-    fit all there is: of those a single number is returned, with the neighbors on the grid.
+    Fractions are comparable across mixtures. The best averages may lie far beyond the grid of selections: then a single
+    number is returned, with the neighbors on the grid.
     """
     if not known:
         return []
@@ -420,7 +420,7 @@ def _solved(
     n_jobs: int | None,
     settings: dict[str, Any],
 ) -> Fit:
-    """Return averages from the sum of the kernels if that is accurate enough, else what the solver finds.
+    """Return averages from the sum of the kernels if accurate enough, else by the solver.
 
     A time limit holds for all of it together.
     """
