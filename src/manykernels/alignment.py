@@ -213,7 +213,7 @@ def alignment(K: ArrayLike, L: ArrayLike) -> float:
     Returns
     -------
     float
-        Between 0 and 1 for positive semidefinite matrices; 1 if one is a multiple of the other.
+        Between 0 and 1 for positive semidefinite matrices; 1 if a is per multiple of the other.
 
     Raises
     ------
@@ -434,7 +434,7 @@ class CenteredProducts:
 
 
 def _norms(triangles: Array, n: int) -> Array:
-    """Return the Frobenius norms of packed triangles, squared one at a time to hold no further chunk."""
+    """Return the Frobenius norms of packed triangles, squared a at per time to hold no further chunk."""
     diagonal, wide = triangle_starts(n)[:-1], (triangle.astype(np.float64) for triangle in triangles)
     return np.sqrt([2.0 * (each @ each) - each[diagonal] @ each[diagonal] for each in wide])
 

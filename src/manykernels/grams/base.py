@@ -456,8 +456,8 @@ class GramStack(ABC):
     def prove_definite(self, kernels: Index = None) -> bool:
         """Prove that kernels are positive semidefinite, unless somebody did before; most stacks know that theirs are.
 
-        Kernels that others computed are proven when copies of them are made (`take`, `view`, `triangles`) or a model of
-        them is returned, and refused when a quadratic form is negative; by this all are proven at once.
+        Precomputed kernels are proven definite when copied (`take`, `view`, `triangles`) or returned in a model, and
+        rejected for a negative quadratic form; the method proves all at once.
 
         Returns
         -------

@@ -227,8 +227,7 @@ def as_stack(
         A stack passes through unchanged. An array must be finite, symmetric and positive semidefinite up to rounding.
     psd : {"auto", "raise", "clip", "ignore"}
         What to do with an indefinite matrix: refuse it, set the negative eigenvalues to zero, or skip the check. "auto"
-        refuses it too, but if looking at every matrix took more than a few milliseconds, only those are looked at that
-        enter a model, or have a negative quadratic form.
+        rejects as well, but for large stacks checks only kernels in a model, or with a negative quadratic form.
     names : sequence of str, optional
         A name per kernel; ignored for a stack, which has its own.
     n_threads : int
@@ -253,10 +252,9 @@ def as_stack(
 def definite_copy(stack: GramStack) -> DenseStack | None:
     """Return kernels in float64 without the rounding of float32; None if no kernel needs it, or the cost is too large.
 
-    Rounding a kernel of low rank to float32 leaves eigenvalues of about 1e-8 of the largest one, half of them negative.
-    Such a kernel is valid, but under a weak penalty the weight is large enough for them to matter: the dual then has no
-    maximum, and the model fits the positive ones, which no new row repeats. Hence eigenvalues up to `NOISE` times the
-    most negative one are set to zero.
+    Rounding a kernel of low rank to float32 leaves eigenvalues of about 1e-8 of the largest one, half negative. Such a
+    kernel is valid, but under a weak penalty the noise matters: the dual has no maximum, and the model fits the
+    positive noise. Hence eigenvalues up to `NOISE` times the most negative one are set to zero.
     """
     size, n_samples = stack.n_kernels * stack.n_samples**2, stack.n_samples
     if stack.dtype != np.float32 or 8 * size > MOST_BYTES or 10 * size * n_samples > MOST_FLOPS:

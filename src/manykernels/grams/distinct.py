@@ -1,10 +1,10 @@
 """Kernels whose points repeat, held as matrices among the distinct ones: ``K_m = P T_m P'``.
 
-``P`` (N, v) tells which of the ``v`` distinct points every sample has: a column of categories, counts or rounded
-numbers has few, and the kernels are functions of them. Sums over samples with the same point come first, so a product
-``K_m r = P T_m (P' r)`` and a form ``(P' r)' T_m (P' r)`` read ``v^2 / 2`` entries in place of ``N^2 / 2``, and only as
-many are evaluated. A weighted sum is formed among distinct points, and spread once for all kernels of a column. Linear
-kernels of single columns need no matrix at all: they are held as the columns.
+``P`` (N, v) maps every sample to one of ``v`` distinct points, few for a column of categories, counts or rounded
+numbers. Sums over samples with the same point come first, so a product ``K_m r = P T_m (P' r)`` and a form ``(P' r)'
+T_m (P' r)`` read ``v^2 / 2`` entries in place of ``N^2 / 2``, with as few evaluations. A weighted sum is formed among
+distinct points, and spread once for all kernels of a column. Linear kernels of single columns need no matrix, only the
+columns.
 """
 
 from collections.abc import Iterator, Sequence

@@ -299,7 +299,7 @@ class Solver(ABC, Generic[State]):
 
     @classmethod
     def preference(cls, problem: Problem) -> str:
-        """Return why the algorithm is to be taken before others that can solve ``problem``; empty if it is not.
+        """Return the reason to prefer the algorithm for ``problem``; empty if none.
 
         Returns
         -------

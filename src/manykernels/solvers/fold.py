@@ -88,7 +88,7 @@ HeldOut = TypeVar("HeldOut")
 class Fold(Generic[Opened, HeldOut]):
     """Some rows to learn from: they are opened once, and whatever is searched is tried on them.
 
-    What was tried is remembered until it is forgotten, and every strength is solved for from the nearest one.
+    Results are cached until release, and every strength is solved from the nearest known strength.
     """
 
     open: Callable[[], Opened]

@@ -1,8 +1,8 @@
 """Kernels, losses, penalties and solvers of your own, by name: in estimators, model files and the command.
 
-Each is a class decorator that enters a class under the name in the registry where the library's own classes are. A
-model file stores names and parameters, no code: import the module that registers the classes before you load it. The
-command takes it as ``manykernels --use FILE fit ...``.
+The functions are class decorators that register a class under the name, beside the built-in classes. A model file
+stores names and parameters, no code: import the registering module before loading. The command has ``manykernels --use
+FILE fit ...``.
 """
 
 import sys
@@ -38,7 +38,7 @@ def register_loss(own: Class) -> Class:
     Raises
     ------
     InvalidInputError
-        If it is no such class, or the name is that of another.
+        For another kind of class, or a name in use.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def register_penalty(own: Class) -> Class:
     Raises
     ------
     InvalidInputError
-        If it is no such class, or the name is that of another.
+        For another kind of class, or a name in use.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def register_solver(own: Class) -> Class:
     Raises
     ------
     InvalidInputError
-        If it is no such class, or the name is that of another.
+        For another kind of class, or a name in use.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Every solver by the name; which problem kernels and a target make, which solver it gets and why.
+"""Registry of solvers; the problem of kernels and a target, and the choice of a solver.
 
 And how several solvers get to the solution.
 """
@@ -88,8 +88,7 @@ class SolverComparison:
     tol : float
         Relative duality gap asked for.
     failures : dict
-        Error messages of solvers that returned nothing, by their label, for example one whose optional package is
-        missing.
+        Error messages of solvers without a result, by label, for example for a missing optional package.
     """
 
     solutions: Mapping[str, Solution]
@@ -104,8 +103,8 @@ class SolverComparison:
         -------
         DataFrame
             ``solver``, ``elapsed_s`` (wall-clock seconds), ``passes`` (readings of all Gram entries), ``relative_gap``,
-            ``primal``, ``dual``. The last row of every solver is the model that it returned, the best one of the run,
-            with the certificate computed again and the costs of the whole run.
+            ``primal``, ``dual``. The last row of every solver is the returned best model, with a recomputed certificate
+            and the total cost.
 
         Examples
         --------
@@ -225,14 +224,13 @@ def compare_solvers(
     IncompatibleError
         If one of them cannot solve the problem; none is run then.
     ImportError
-        If no solver returned a model and the first one needs a package not installed. A solver that fails beside others
-        that do not is a row of the summary.
+        Without any model, if the first solver needs a missing package. Failures beside successful solvers are rows of
+        the summary.
 
     Warns
     -----
     ConvergenceWarning
-        If Ctrl-C ended the comparison early. It then has the runs so far, the one that was stopped with the status
-        "interrupted".
+        If Ctrl-C ended the comparison early. The result has the runs so far, the last with the status "interrupted".
 
     Examples
     --------
@@ -260,7 +258,7 @@ def compare_solvers(
 
 
 def explain_solver_choice(problem: Problem) -> str:
-    """Say which solver ``solver="auto"`` takes for a problem and why, which others would do, and which would not.
+    """Explain the choice of ``solver="auto"`` for a problem, with alternatives and unsuitable solvers.
 
     Returns
     -------
@@ -409,9 +407,9 @@ def configured_solver(solver: str | Solver, problem: Problem, **parameters: obje
     Raises
     ------
     InvalidInputError
-        If there is no solver of that name, or it has no such parameter.
+        For an unknown solver or parameter.
     IncompatibleError
-        If it cannot solve the problem; the message names those that can.
+        For an unsupported problem; the message lists suitable solvers.
 
     Parameters
     ----------

@@ -118,7 +118,7 @@ C = TypeVar("C", bound=Certified)
 
 
 class Run(Generic[C]):
-    """One run: what has been seen so far, and why it ended.
+    """A run: the records so far, and the reason for the end.
 
     Messages begin with ``title``. By default a model is good enough, ``converged``, if the relative gap is at most
     ``tol``; ``first`` is the number of the first iteration, 0 if a run begins with a starting point.
@@ -141,12 +141,12 @@ class Run(Generic[C]):
     def follow(self, models: Iterator[C | None], empty: Callable[[], C] | None = None) -> Run[C]:
         """Take models until a limit is reached or there are no more.
 
-        A run that is interrupted or out of time before the first model ends with the empty one where there is a way to
-        certify it; Ctrl-C once more ends that too.
+        A run interrupted or out of time before the first model ends with the certified empty model if possible; a
+        second Ctrl-C aborts.
 
-        Whatever the iterator raises after the first model ends the run as a numerical error, with the best model so
-        far; before that it is raised, as are a lack of memory or of an optional package, a kernel that turns out
-        indefinite, and what the callback raises.
+        Exceptions of the iterator after the first model end the run as a numerical error, with the best model so far.
+        Earlier exceptions propagate, like a lack of memory or of an optional package, an indefinite kernel, and
+        exceptions of the callback.
         """
         try:
             with progress_of(self._limits) as show:
@@ -261,7 +261,7 @@ class Run(Generic[C]):
         return self._best
 
     def prove(self, best: C) -> None:
-        """Let the best model be the same one with a better certificate, by which the run may have converged."""
+        """Let the best model be the same a with per better certificate, by which the run may have converged."""
         self._best = best
         if self._converged(best) and self.status in (Status.STALLED, Status.MAX_ITER, Status.TIME_LIMIT):
             self.status = Status.CONVERGED
@@ -323,8 +323,7 @@ def better_solution(first: Solution, second: Solution) -> Solution:
 def on_rounded_kernels(problem: Problem, first: Solution, second: Solution, tol: float) -> Solution:
     """Return the better of a run and of one on kernels without the rounding of float32.
 
-    The second is certified on the kernels of ``problem`` if it is within ``tol`` on these. Otherwise the certificate is
-    that of the kernels that it was found on, which then stand for the given ones.
+    The second is certified on the kernels of ``problem`` if within ``tol``, otherwise on the substituted kernels.
     """
     certificate = problem.certificate(second.dual_coef, second.kernel_weights, second.intercept)
     if certificate.relative_gap <= tol and certificate.relative_rounding <= CAUTION * tol:

@@ -1,4 +1,4 @@
-"""What every solver returns: one shape of model, the certificate, and how it was reached.
+"""The result of every solver: the model, the certificate, and the history.
 
 And the progress on the terminal: the relative gap of a run falling toward tol, or the number of runs done.
 """
@@ -42,11 +42,10 @@ Model = tuple[Array, Array, float]
 class Status(StrEnum):
     """Why a solver stopped; each is also the respective text.
 
-    ``RUNNING``: it has not yet. ``CONVERGED``: the relative gap is within ``tol``. ``INACCURATE``: it is, but rounding
-    alone could be above it, or it would be, had rounding to float32 not left kernels indefinite; or the lower bound is
-    above the objective by more than rounding.
-    ``MAX_ITER``, ``TIME_LIMIT``: a limit came first. ``STALLED``: no certificate in a row was better.
-    ``INTERRUPTED``: Ctrl-C. ``STOPPED_BY_CALLBACK``: the callback returned a true value.
+    ``RUNNING``: unfinished. ``CONVERGED``: the relative gap is within ``tol``. ``INACCURATE``: the gap is within
+    ``tol`` but below rounding errors, or limited by indefinite float32 kernels; or the lower bound exceeds the
+    objective beyond rounding. ``MAX_ITER``, ``TIME_LIMIT``: a limit came first. ``STALLED``: repeated certificates
+    without progress. ``INTERRUPTED``: Ctrl-C. ``STOPPED_BY_CALLBACK``: the callback returned a true value.
     ``NUMERICAL_ERROR``: numbers became useless. Whatever the status, the solution is the best model found.
 
     Examples
@@ -197,9 +196,9 @@ class Solution:
     functions : Functions, optional
         The functions of the active kernels, for new rows: an expansion in training rows, or functions of factors.
     replaced_kernels : dict of int to float
-        Kernels given as matrices that were indefinite by rounding, by position, and by how much of the largest
-        eigenvalue the smallest one of every was negative. The nearest positive semidefinite matrices stand for them
-        here: the certificate is for these, and values computed from the matrices as given differ.
+        Kernels given as matrices that were indefinite by rounding, by position, with the most negative relative
+        eigenvalue. The nearest positive semidefinite matrices replace the kernels, also in the certificate, so values
+        from the original matrices differ.
     kernels : tuple of Found
         On the way of a search only: the kernels found, in the order of ``kernel_weights``.
     state : object, optional
@@ -245,7 +244,7 @@ class Solution:
             object.__setattr__(self, "status", Status.INACCURATE)
 
     def with_replaced(self, kernels: dict[int, float]) -> Solution:
-        """Return the solution that tells which kernels were replaced by the nearest definite ones, if any was.
+        """Return the solution with a record of kernels replaced by the nearest definite ones.
 
         Parameters
         ----------

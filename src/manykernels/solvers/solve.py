@@ -2,8 +2,8 @@
 
     min_{F,b} L(F + 1 b') + Omega(t),    t_m = w_m ||f_m||
 
-Which kind of problem these make, in which form kernels are held, and which solver minimizes it, is decided here and
-below only: estimators, cross-validation and paths call the same functions.
+The kind of problem, the storage of kernels, and the solver are decided in the module only: estimators, cross-validation
+and paths call the same functions.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def plan_search(
     n_rounded : float, optional
         Kernels with triangles in single precision, a fraction for repeated points.
     mixtures : bool
-        Whether mixtures are searched; else a grid of strengths, for which folds are opened one at a time.
+        Whether mixtures are searched; else a grid of strengths, for which folds are opened a at per time.
     averages : bool
         Whether averages of kernels are tried.
     apart : bool

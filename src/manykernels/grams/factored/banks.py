@@ -278,10 +278,9 @@ def fit_factors(
 ) -> tuple[FittedBank, FactoredStack]:
     """Fit a bank on training rows and return it with the stack of the kernels as factors.
 
-    Widths, standardization and normalization are those of :meth:`KernelBank.fit`. Centered kernels are those not, up to
-    a constant in every function, which the intercept takes up: since dual coefficients sum to zero, neither dual norms
-    nor norms of functions differ. Only their scale does. ``rounded`` says whether features kept with the rows may be in
-    single precision.
+    Widths, standardization and normalization follow :meth:`KernelBank.fit`. Centering changes functions by a constant
+    only, absorbed by the intercept: since dual coefficients sum to zero, dual norms and norms of functions are
+    unchanged, except their scale. ``rounded`` permits cached features in single precision.
 
     Examples
     --------

@@ -479,5 +479,5 @@ def _machine(task: str, kernel: str, **grid: list[float]) -> Any:
 
 
 def _as_one_kernel(gram: Any) -> Any:
-    """Return a Gram matrix as the only one of a stack."""
+    """Return a Gram matrix as the only a of per stack."""
     return gram[None]

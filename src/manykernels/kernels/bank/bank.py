@@ -73,18 +73,18 @@ class KernelBank(BankConstructors, Bank):
         are names, positions, slices, masks or selectors, as in scikit-learn's ColumnTransformer.
     standardize : bool or "robust", default=False
         Subtract the training mean of every column and divide by its training standard deviation first. With "robust",
-        columns with heavy tails are compressed before: their values are divided by the distance of their quartiles and
-        bounded smoothly. A column has heavy tails if it reaches farther than 5 standard deviations from its mean, and
-        farther than the largest of as many normal values by one deviation. Not of rows that are read in chunks.
+        columns with heavy tails are compressed before: values are divided by the interquartile range and bounded
+        smoothly. A column has heavy tails if it reaches beyond 5 standard deviations, and beyond the expected normal
+        maximum by a deviation. Not applied to rows in chunks.
     normalize : {"trace", "mean_diagonal", "unit_diagonal", None}, default="mean_diagonal"
         What is made 1: the trace of the training Gram matrix, the mean diagonal, or every ``k(x, x)``.
     center : bool, default=False
         Subtract the training mean in the feature space of every kernel.
     missing : {"error", "mask", "indicator"}, default="error"
-        What a missing value means. "mask": the row and the column of the sample are zero in every kernel of the column
-        that it lacks, so the kernels say nothing of it; standardization, widths and normalization are those of the
-        samples that have it. "indicator": the same, and a kernel :class:`Missing` for every pattern of gaps. Nothing is
-        imputed. Samples that lack a whole view of :class:`Views` are masked in any case.
+        Treatment of missing values. "mask": the row and the column of the sample are zero in every kernel of a missing
+        column; standardization, widths and normalization use the present samples. "indicator": the same, and a kernel
+        :class:`Missing` for every pattern of gaps. Nothing is imputed. Samples without a whole view of :class:`Views`
+        are masked in any case.
     landmarks_by : {"cholesky", "uniform", "k-means"}, default="cholesky"
         Of kernels held as factors that need landmarks: training rows that a randomly pivoted Cholesky factorization
         draws, all rows alike, or the rows next to centers of k-means. Models are certified for the kernels themselves,

@@ -236,10 +236,9 @@ class BankConstructors(ABC):
     ) -> Self:
         r"""Return products of a kernel per column, :math:`\prod_j k(x_j, z_j)`, for every set of ``order`` columns.
 
-        Added to a bank of single columns they make the model additive with interactions: those that matter are found in
-        the fit, under one certificate over all, whether or not their columns matter by themselves. Kernels are those of
-        ranks, :class:`Binned`, unless given: held as factors they cost one look at the rows a pass, whatever their
-        number of widths, and are exact.
+        Added to a bank of single columns they make the model additive with interactions: relevant interactions are
+        found in the fit, under a common certificate, with or without main effects. By default kernels are on ranks,
+        :class:`Binned`: exact as factors, with a single read of the rows per pass for any number of widths.
 
         Parameters
         ----------
@@ -250,8 +249,8 @@ class BankConstructors(ABC):
         order : int or None, default=2
             Columns in a product. None is every number from two on, of at most 14 columns.
         bins : int, optional
-            Of every column. If not given, 24 of every of two columns, and of more those that make at most 256 cells: 6
-            each of three columns, 4 of four, 3 of five, 2 of more.
+            Bins per column. By default 24 for pairs, and for more columns at most 256 cells: 6 each of three columns, 4
+            of four, 3 of five, 2 of more.
         widths : sequence of float, optional
             Of the Gaussian kernels, in units of ranks between 0 and 1. If not given, 0.08, whose steps are sharp, and
             0.4 for two columns, 0.25 for more.
@@ -288,9 +287,9 @@ class BankConstructors(ABC):
     ) -> Self:
         r"""Return kernels of all columns together, :class:`Landmarks`, whose functions are interactions of any order.
 
-        Added to single columns and pairs they take up what three and more columns do together. They are of finite rank,
-        so factors are exact and the certificate is of the kernels. A single kernel sees the columns unchanged, and one
-        for every stretched column is sharper in that one: the fit decides which.
+        Added to single columns and pairs, the kernels model effects of three and more columns. The rank is finite, so
+        factors and certificate are exact. A single kernel has the columns unchanged, and further kernels stretch a
+        column each.
 
         Parameters
         ----------
@@ -330,8 +329,8 @@ class BankConstructors(ABC):
         Parameters
         ----------
         views : mapping of str to column selection, Views, mapping of str to DataFrame, or None
-            Columns of a single table. For tables, and None, the views are those of the :class:`Views` that the bank is
-            fitted on; without kernels these get what their columns call for, see :class:`DefaultKernels`.
+            Columns of a single table. For tables, and None, the views come from the :class:`Views` of the fit; default
+            kernels suit the columns, see :class:`DefaultKernels`.
         specs : KernelSpec or sequence of KernelSpec, optional
         **options
             ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,

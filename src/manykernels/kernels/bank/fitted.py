@@ -369,10 +369,10 @@ class Bank(ABC):
     def resolve(self, X: object) -> Self:
         """Return the bank whose list of kernels is decided by the rows, and is the same on any part of them.
 
-        Which kernels there are may depend on rows: on selectors of columns, on the kinds of columns, on where values
-        are missing, on how far dates reach. Whoever splits rows resolves the bank on all first, so no fold has a kernel
-        more or less than another. Only the list is decided: widths, standardization and normalization are learned when
-        the bank is fitted, on those rows alone. A kernel that nothing is known of on them is zero.
+        The list of kernels may depend on rows: on column selectors, kinds of columns, missing values, and the range of
+        dates. Cross-validation resolves the bank on all rows first, for equal lists in all folds. Widths,
+        standardization and normalization are learned on the training rows alone. A kernel without data in the training
+        rows is zero.
 
         Parameters
         ----------

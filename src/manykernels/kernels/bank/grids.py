@@ -53,15 +53,15 @@ def with_gaussians(specs: object, widths: Any) -> tuple[KernelSpec, ...]:
 
 @dataclass(frozen=True)
 class DefaultKernels(BankEntry):
-    """What is used when nobody chose: kernels for every column by what it holds, and for the numbers together.
+    """Default kernels: for every column by kind, and for all numeric columns together.
 
-    Numbers: Gaussians at half, once and twice the median distance, and a linear kernel, on every column by itself and
-    on all together, ``4 (d + 1)`` kernels for d columns. Beyond 200 columns only the linear kernel is taken per column,
-    ``d + 4`` kernels; a single column alone gets 4. Dates: the same four kernels, and periodic ones of the year, the
-    week and the day as far as the dates differ in them. Ordered categoricals: :class:`Ordinal`. Text, booleans and
-    other categories: :class:`Overlap`, on every column and on all together. DNA, RNA and proteins, long texts of few
-    letters that differ from row to row: :class:`Kmers`, positional too where all have one length. Kernels on several
-    columns leave out those with missing values. Of :class:`Views`, the numbers of a view are taken together only.
+    Numbers: Gaussians at half, once and twice the median distance, and a linear kernel, on every column and on all
+    together, ``4 (d + 1)`` kernels for d columns. Beyond 200 columns only the linear kernel is taken per column, ``d +
+    4`` kernels; a single column alone gets 4. Dates: the same four kernels, and periodic ones of the year, the week and
+    the day if the dates vary accordingly. Ordered categoricals: :class:`Ordinal`. Text, booleans and other categories:
+    :class:`Overlap`, on every column and on all together. DNA, RNA and proteins, long texts of few letters that differ
+    from row to row: :class:`Kmers`, also positional for equal lengths. Kernels on several columns exclude columns with
+    missing values. For :class:`Views`, numeric columns have joint kernels per view only.
 
     Parameters
     ----------

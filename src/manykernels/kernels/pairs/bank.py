@@ -35,14 +35,13 @@ class PairKernels(Bank):
     Parameters
     ----------
     left, right : KernelBank, PrecomputedBank or None
-        Kernels of first and of second members, fitted on the members that training pairs have. None: Gaussian kernels
-        of three widths and a linear kernel on all numeric columns together, and an overlap kernel on categories;
-        kernels that come as a `KernelStack` are brought to a mean diagonal of one. Of one kind of members, ``right``
-        is not used.
+        Kernels of first and of second members, fitted on the members of training pairs. None: Gaussian kernels of three
+        widths and a linear kernel on all numeric columns together, and an overlap kernel on categories; a `KernelStack`
+        is scaled to a mean diagonal of 1. For a single kind of members, ``right`` is unused.
     products : {"all", "products"} or sequence of (str or None, str or None)
-        "all" multiplies every left with every right kernel, and takes each by itself as well; "products" leaves those
-        out. For members of one kind every kernel is multiplied with itself only. Names of kernels choose; None is the
-        constant kernel, so that ``("structure", None)`` is the effect of the first member.
+        "all" multiplies every left with every right kernel, plus all single kernels; "products" has products only. For
+        a single kind of members every kernel is multiplied with itself only. Names select kernels; None is the constant
+        kernel: ``("structure", None)`` is the effect of the first member.
     symmetry : {None, "symmetric", "antisymmetric"}
         For members of one kind: ``f(j, i) = f(i, j)``, as of interactions, or ``-f(i, j)``, as of preferences.
     sides : tuple of two str

@@ -157,7 +157,7 @@ class Pairs:
     """Pairs of a first and a second member, with what is known of the members: N samples for an estimator.
 
     Indexing takes pairs and keeps the members, so that ``train_test_split``, ``cross_val_score``, `ColdStartKFold` and
-    the like work. A kernel of pairs is a product of one of first and one of second members, see `PairKernels`.
+    the like work. A kernel of pairs is a product of kernels of first and second members, see `PairKernels`.
 
     Parameters
     ----------

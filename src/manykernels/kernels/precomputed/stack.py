@@ -19,9 +19,9 @@ PSD = {"auto": "auto", "check": "raise", "clip": "clip", "ignore": "ignore"}
 class KernelStack:
     """M precomputed kernels on N samples that behave like an array of N samples.
 
-    Indexing takes samples and returns a view on the same matrices, which keeps the kernels of the chosen samples with
-    *all* others. So ``train_test_split``, ``cross_val_score``, ``GridSearchCV`` and the like work: an estimator fits on
-    the kernels among the training samples and predicts from those between new and training samples.
+    Indexing selects samples and returns a view with the kernels to *all* other samples. So ``train_test_split``,
+    ``cross_val_score``, ``GridSearchCV`` and the like work: an estimator fits on the kernels among the training samples
+    and predicts from the kernels between new and training samples.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ class KernelStack:
         One per kernel; those of a mapping, or ``kernel_0``, ``kernel_1``, ... by default.
     psd : {"auto", "check", "clip", "ignore"}, default="auto"
         Refuse a matrix with a clearly negative eigenvalue ("check"), set such eigenvalues to zero in a copy, or do not
-        look. "auto" is "check" for stacks where it takes a fraction of a second; in larger ones it proves those kernels
-        definite that enter a model, and refuses any with a negative quadratic form.
+        look. "auto" is "check" for small stacks; in larger stacks only kernels of a model are proven definite, and
+        kernels with a negative quadratic form are rejected.
 
     Raises
     ------

@@ -25,8 +25,8 @@ UNSEEN = -float(np.finfo(np.float64).max)
 class Overlap(KernelSpec):
     """Overlap (Dirac) kernel: the share of columns in which two rows agree, ``k(x, z) = mean_j [x_j = z_j]``.
 
-    Reads columns of any kind: text, booleans, categories, numbers. A category that no training row has agrees with
-    nothing, so the kernel of a new row with it is zero in that column: the model says nothing of what is new.
+    Reads columns of any kind: text, booleans, categories, numbers. An unseen category agrees with nothing, so the
+    kernel of such a row is zero in the column.
 
     Examples
     --------

@@ -167,10 +167,9 @@ class MedianWidth:
     """A width given as a multiple of the median distance between training rows.
 
     The median heuristic: ``width = factor * median_{i < j} ||x_i - x_j||`` on the training rows and the columns of the
-    kernel (the 1-norm for a Laplacian kernel). It is resolved when the bank is fitted, on at most 1000 training rows;
-    of more they are drawn by position with a fixed seed, so that another order of the rows gives slightly other widths.
-    If half of the rows or more coincide, the median of the positive distances is taken; if all rows coincide, the
-    median counts as 1.
+    kernel (the 1-norm for a Laplacian kernel). The width is resolved at the fit of the bank, on at most 1000 training
+    rows, drawn by position with a fixed seed, so widths depend slightly on the row order. If half of the rows or more
+    coincide, the median of the positive distances is taken; if all rows coincide, the median counts as 1.
 
     Parameters
     ----------

@@ -213,8 +213,8 @@ class Cosine(KernelSpec):
 class Tanimoto(KernelSpec):
     """Tanimoto kernel ``k(x, z) = <x, z> / (||x||^2 + ||z||^2 - <x, z>)``, for fingerprints.
 
-    On columns of 0 and 1 it is Jaccard's similarity: the number of bits that both rows have, by the number that either
-    has. A row of zeros has kernel zero with everything. A bank that holds it should not standardize the columns.
+    On columns of 0 and 1 the kernel is Jaccard's similarity: the number of common bits, divided by the number of bits
+    in either row. A row of zeros has kernel values of zero. Do not standardize the columns.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 r"""A kernel as a few points of the training rows show it, landmarks or knots: of finite rank, so factors are exact.
 
-Of a single column, with knots ``t_1 < ... < t_r`` among the training values, functions may keep a shape everywhere:
-rise, fall, be convex or concave. They are those of the base kernel between which lines are drawn, ``f(x) = sum_k h_k(x)
+On a single column, with knots ``t_1 < ... < t_r`` among the training values, functions may have a shape everywhere:
+increasing, decreasing, convex or concave. The functions interpolate the base kernel linearly, ``f(x) = sum_k h_k(x)
 f(t_k)`` with the hat functions ``h_k``, and their norm is the smallest of any function of the base kernel through
 ``f(t_1), ..., f(t_r)``:
 
@@ -35,11 +35,10 @@ SMALLEST_EIGENVALUE = 1e-10  # beside the largest, of the kernel on the points: 
 class Landmarks(KernelOfFeatures):
     r"""A kernel projected on landmarks, ``k(x, z) = base(x, P) base(P, P)^-1 base(P, z)``.
 
-    A sum of such kernels is what machines on Nystroem features fit. The rank is at most the number of landmarks, so
-    kernels of many columns, which act in interactions of every order, can be held as factors that leave nothing out.
-    Landmarks are training rows drawn by what they hold: other orders of the rows give the same. Columns are divided by
-    their standard deviation, those of two values by the difference of these, before the base sees them; one may be
-    stretched, in which the kernel is then sharper than in the rest.
+    A sum of landmark kernels equals a machine on Nystroem features. The rank is at most the number of landmarks, so
+    factors of kernels of many columns, with interactions of every order, are exact. Landmarks are training rows drawn
+    by content, independent of the row order. Columns are first divided by their standard deviation, binary columns by
+    the difference; a stretched column has a sharper kernel.
 
     Parameters
     ----------
@@ -202,10 +201,9 @@ ROUNDING = 1e-12  # of the largest value of a function of norm one: inequalities
 class Shaped(KernelOfFeatures):
     r"""A kernel of a single column whose functions rise, fall, are convex or concave: lines between knots.
 
-    Functions have values of functions of the base kernel at knots, quantiles of the training rows, and are lines
-    between them; the shape holds at every value of the column, also between knots and beyond the training rows. There
-    functions are constant, and those that are convex or concave go on as lines. Between knots at a distance :math:`h`
-    lines are at most :math:`h^2 \max |f''| / 8` from the smooth function of the base kernel through the same values.
+    Functions equal functions of the base kernel at knots, quantiles of the training rows, and are linear in between;
+    the shape holds at every value of the column. Beyond the training rows functions are constant, or linear if convex
+    or concave. Between knots at a distance :math:`h` the interpolation error is at most :math:`h^2 \max |f''| / 8`.
 
     Parameters
     ----------
@@ -238,8 +236,8 @@ class Shaped(KernelOfFeatures):
 
     Notes
     -----
-    Only kernels held as factors have shapes, so that ``representation`` is ``"auto"`` or ``"factored"``. As a kernel by
-    itself it is that of the functions of any shape.
+    Shapes require kernels held as factors, with ``representation`` ``"auto"`` or ``"factored"``. The kernel function
+    itself ignores the shape.
     """
 
     kind: ClassVar[str] = "shaped"

@@ -21,9 +21,9 @@ SEPARATOR = "/"
 class Views:
     """Tables of the same samples, by name and aligned by index; samples may lack some.
 
-    A sample lacks a view if the index of that view does not have it, or if all the values there are missing. The row
-    and column are zero in the kernels of that view, and nothing else changes: the model of a sample is the sum over the
-    views that it has. Rows of all views are samples, in the order in which their labels first appear.
+    A sample lacks a view if absent from the index of the view, or if all values are missing. The row and column are
+    zero in the kernels of the view: the model of a sample is the sum over present views. The samples are the rows of
+    all views, in the order of first appearance.
 
     Parameters
     ----------
@@ -164,8 +164,8 @@ class Views:
         Returns
         -------
         DataFrame
-            ``view``, ``columns``, ``samples``, ``lacking``, ``share`` of the samples that have it, and ``only``: the
-            number of samples with no other view.
+            ``view``, ``columns``, ``samples``, ``lacking``, ``share`` of the samples with the view, and ``only``: the
+            number of samples without other views.
 
         Examples
         --------
@@ -200,7 +200,7 @@ class Views:
         return counts.sort_values("samples", ascending=False, kind="stable", ignore_index=True)
 
     def check_overlap(self) -> None:
-        """Refuse views of which one shares no sample with any other: nothing could be learned of them together.
+        """Refuse views without common samples, which cannot be learned together.
 
         Raises
         ------
@@ -243,7 +243,7 @@ class Views:
         return target.loc[self.index]
 
     def completed(self, columns: Sequence[str]) -> Views:
-        """Return the views with those that no sample here has, of which ``columns`` (``view/column``) tell.
+        """Return the views completed by absent views from ``columns`` (``view/column``).
 
         Parameters
         ----------
@@ -361,9 +361,9 @@ class ColumnMeans(BaseEstimator):
 class ViewImputer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     """Fill gaps among the numbers of every view, as learned from the training samples with the view.
 
-    A step of a pipeline before an estimator. Kernels of a view leave out a sample that lacks any of the columns
-    (``missing="mask"``): of 200 columns with one gap in a hundred values nearly all samples are left out. To fill such
-    gaps is to invent little; a view that a sample lacks as a whole is left to the kernels, which mask it.
+    A step of a pipeline before an estimator. Kernels of a view mask a sample with any missing column
+    (``missing="mask"``): with 200 columns and 1% missing values nearly all samples are masked. Imputing such gaps
+    invents little; wholly missing views stay masked by the kernels.
 
     Parameters
     ----------

@@ -314,7 +314,7 @@ class CoupledLoss(abc.ABC):
 
     @property
     def each(self) -> CoupledLoss:
-        """The loss itself, as `Loss` and `SharedLoss` have one of a single score."""
+        """The loss itself, as `Loss` and `SharedLoss` have a of per single score."""
         return self
 
     @abc.abstractmethod

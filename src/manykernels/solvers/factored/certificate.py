@@ -62,9 +62,8 @@ def dual_bound(
 ) -> DualBound:
     """Return the lower bound that feasible dual coefficients prove; exact values where bounds do not settle.
 
-    ``z`` are the scores that they are slopes at, ``quads`` the bounds from below and above on ``rho' K_m rho`` of a
-    single pass. What these leave open moves the value by about as much, relatively: where that could be most of a gap
-    to ``primal`` above ``tol``, the norms that matter are evaluated.
+    ``z`` are the scores of the slopes, ``quads`` the bounds from below and above on ``rho' K_m rho`` of a single pass.
+    If the uncertainty of the bounds is relevant to a gap above ``tol``, the decisive norms are evaluated exactly.
     """
     low, high = (problem.penalized(np.sqrt(bound) / problem.penalties) for bound in quads)
     evaluated, unsettled = tighten(problem, rho, low, high)
@@ -116,10 +115,10 @@ def corrected(
 ) -> tuple[Array, Array, float, Point] | None:
     """Return dual coefficients of a squared loss that are more nearly feasible, their value, and the point behind them.
 
-    Scaling by the worst group costs a gap in proportion to what that group is above the limit, while the primal value
-    is as near as the square of it. With ``c_m = Z_m g_m / ||g_m||`` for the products ``g_m`` of the nonzero groups or
-    are above their limits ``a_m``, less the mean where there is an intercept, ``rho - W C'l`` has all at their limits
-    to first order, and is the nearest of such points by the curvature ``W``:
+    Scaling by the worst group costs a gap linear in the violation, while the primal value is quadratic in the
+    violation. With ``c_m = Z_m g_m / ||g_m||`` for the products ``g_m`` of the nonzero or violating groups with limits
+    ``a_m``, centered for an intercept, ``rho - W C'l`` has all norms at their limits to first order, at minimal
+    distance in the curvature ``W``:
 
         C W C'l = ||g_m|| - a_m
 
@@ -224,12 +223,11 @@ def violators(
 ) -> Array:
     """Return kernels above the threshold that are local maxima over widths, or any if no local maximum is above.
 
-    Where dual coefficients are those of a larger strength, norms may grow by ``ahead`` until the optimum is reached:
-    the strong rule (Tibshirani et al., "Strong rules for discarding predictors in lasso-type problems", Journal of the
-    Royal Statistical Society B 74 (2012)) takes kernels in that it could bring above the threshold. What it overlooks,
-    the next pass finds. Where it is known how fast every norm grew from the strength before to this one, ``ahead`` is
-    of every kernel: along a path norms grow steadily, and most by far less than the rule fears. As many as are in use
-    may enter then, twice as many where the last ones stayed otherwise, else a third.
+    For dual coefficients of a larger strength, norms may grow by ``ahead`` until the optimum is reached: the strong
+    rule (Tibshirani et al., "Strong rules for discarding predictors in lasso-type problems", Journal of the Royal
+    Statistical Society B 74 (2012)) adds kernels that may reach the threshold; the next pass finds the rest. With known
+    growth of every norm along a path, ``ahead`` is set per kernel, usually far below the rule. The number of entering
+    kernels is limited by the number in use.
     """
     u = bound.norms
     candidate = (u > limit * margin - ahead) & (bound.low > limit - ahead)

@@ -12,11 +12,11 @@ The remainder of a Newton step is a quadratic with the penalty, that of any smoo
     minimize_{w, b}  sum_i (z_i - z(rho)_i - shift_i)^2 / (2 diagonal_i) - rho'z + Omega(w),      z = Z w + b
     drho = (z(rho) + shift - z) / diagonal
 
-As in Mehrotra's method, one Hessian serves a predictor, which chooses how far the complementarity products can fall,
-and a corrector with second-order terms. Where steps are short, more directions bring products that would be far from
-the rest' closer (`gram.weight_variables.nearer`). About a dozen steps do, where a smoothed loss takes several dozen:
-the curvatures jump wherever a sample passes a kink. Of several outputs every entry of the scores is such a sample, and
-the shortest step of any is that of all: there such corrections save a third to a half of the steps.
+As in Mehrotra's method, a single Hessian serves a predictor, for the target of the complementarity products, and a
+corrector with second-order terms. After short steps, further directions equalize the products
+(`gram.weight_variables.nearer`). About a dozen steps suffice, against several dozen for a smoothed loss, since
+curvatures jump at kinks. With several outputs every score entry is a sample with a common step length: the corrections
+save a third to a half of the steps.
 """
 
 import time
@@ -43,8 +43,8 @@ CORRECTIONS_OF_STEPS = 3  # of a direction, each a solution on the Hessian of it
 def takes_interior(objective: FactoredObjective) -> bool:
     """Whether the steps apply, and are predicted to take less than those of a smoothed loss.
 
-    They apply to vectors that are here, and Hessians summed over all rows; smoothed, the loss takes steps that sweeps
-    over rounded rows may make cheaper, and the fewer the more rows there are for every coefficient.
+    Requires local vectors, and Hessians summed over all rows; for many rows per coefficient, a smoothed loss with
+    sweeps over rounded rows is cheaper.
     """
     problem, rows = objective.problem, first_rows(objective)
     if problem.loss.smooth or not isinstance(problem.y, np.ndarray) or rows < problem.n_samples:

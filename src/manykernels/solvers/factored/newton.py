@@ -7,10 +7,9 @@ With the slopes ``g = grad L`` and the curvature ``H`` of the loss at the presen
     g'c + c'H c / 2 + Omega(||w_1||, ..., ||w_g||),      c = Z (w - v) + shift of b
 
 on the Hessian ``[Z, 1]' H [Z, 1]`` (`quadratic_formed`), group by group over rows (`quadratic_rows`) or rows in bins
-(`quadratic_bins`), or column by column with products (`quadratic_products`), by their sizes. It then goes from ``v``
-toward ``w``, first the whole way, then halves of it, until ``P`` falls by 1e-4 of what ``g'c + Omega(w) - Omega(v)``
-promises. What is left is the gap of the problem on the factors: with ``rho`` near ``-g`` of zero sum, and ``a <= 1``
-that makes it feasible,
+(`quadratic_bins`), or column by column with products (`quadratic_products`), by their sizes. A backtracking line search
+from ``v`` to ``w`` ends once ``P`` falls by 1e-4 of ``g'c + Omega(w) - Omega(v)``. The gap of the problem on the
+factors, with ``rho`` near ``-g`` of zero sum and the feasibility scale ``a <= 1``, is
 
     P + L*(-a rho) + Omega*(a u),      u_m = ||Z_m' rho||
 
@@ -125,7 +124,7 @@ def minimize(
 
 
 def _begun(objective: FactoredObjective, point: Point, hessians: Hessians) -> bool:
-    """Take the first step before the gap is known, if it is one of sweeps: these need no products of all factors.
+    """Take the first step before the gap is known, for sweeps without products of all factors.
 
     The gap would say first whether curvatures are those of the point, which does not matter where constant.
     """

@@ -1,8 +1,8 @@
 """The smooth part of the problem in coefficients of factors, with the sums over rows that the minimizers need.
 
-`KnownCurvature` keeps what one curvature of the samples leads to, for as long as that stays the same. The curvature
-``W`` of a squared loss is the same at every point, so that ``Z_m' W Z_m`` and ``Z' W Z`` of kernels in use once serve
-all rounds and all strengths of a path.
+`KnownCurvature` caches products under a fixed curvature of the samples. The curvature ``W`` of a squared loss is the
+same at every point, so that ``Z_m' W Z_m`` and ``Z' W Z`` of kernels in use once serve all rounds and all strengths of
+a path.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class KnownCurvature:
         self.slots.update(zip(kernels.tolist(), range(old, old + len(kernels)), strict=True))
 
     def in_single(self, columns: Array, places: Array) -> Array:
-        """Return columns of a table (P, N) in single precision where they stand, but those alone that have been used.
+        """Return columns of a table (P, N) in single precision in place, for used columns only.
 
         Memory is taken as they are written.
         """

@@ -1,10 +1,9 @@
 """A quadratic with a penalty of groups, ``min_v q'v + v'Hv/2 + Omega(v)``: one loop, whatever kind of matrix H is.
 
-In a sweep, every group takes the turn: it moves to the minimum while the other groups stay. Sweeps over all groups and
-over those not zero alternate with joint steps of the latter: Newton steps or conjugate gradients where the kind of H
-has some, else a combination of the last positions (Anderson). Kinds of H differ in how a turn reads them: a matrix
-(`quadratic_formed`), rows of factors (`quadratic_rows`), rows in bins (`quadratic_bins`), or products with operators
-(`quadratic_products`).
+A sweep minimizes over every group in turn. Sweeps over all groups and over nonzero groups alternate with joint steps of
+the nonzero groups: Newton steps, conjugate gradients, or Anderson combinations. Kinds of H differ in the access: a
+matrix (`quadratic_formed`), rows of factors (`quadratic_rows`), rows in bins (`quadratic_bins`), or products with
+operators (`quadratic_products`).
 
 D. Anderson, "Iterative procedures for nonlinear integral equations", Journal of the ACM 12 (1965).
 """

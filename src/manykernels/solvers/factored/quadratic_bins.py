@@ -2,16 +2,16 @@
 
     min_v  (q + Z'g)'d + (Z d)' W (Z d) / 2 + Omega(v),    d = v - v_0
 
-with slopes ``g`` and curvature ``W`` at the present point, in factors ``Z`` whose rows are those of the middle of the
-bin that a row is in; ``q`` is what that leaves out of the gradient, so that rounding moves the Hessian alone, by less
-than curvatures change in a Newton step. Bins are a tenth of a width. A column's part of ``Z'g`` is a sum over bins and
-a product with a table, and the Hessian needs one reading of the rows: a sweep over hundreds of columns takes as long as
-a product with a few of the factors themselves.
+with slopes ``g`` and curvature ``W`` at the present point, in factors ``Z`` with rows rounded to the middle of their
+bin; ``q`` corrects the gradient, so rounding affects the Hessian alone, by less than the change of curvatures in a
+Newton step. Bins are a tenth of a width. A column's part of ``Z'g`` is a sum over bins and a product with a table, and
+the Hessian needs a single read of the rows: a sweep over hundreds of columns costs as much as a product with a few
+factors.
 
-Where outputs act on each other, the curvature of a row is a matrix (T, T), which is summed in every bin: a kernel's
-turn minimizes the quadratic in the coefficients of all outputs. Intercepts follow every step: features are those less
-what intercepts answer to them under ``W``, so the constants that wide kernels have in common tie no column to another.
-Kernels that share a column are nearly the same functions: their quadratic is solved as one.
+For coupled outputs, the curvature of a row is a matrix (T, T), summed in every bin: the update of a kernel minimizes
+the quadratic in the coefficients of all outputs. Features are centered under ``W`` for the intercepts, so common
+constants of wide kernels couple no columns. Kernels on a common column are nearly equal functions: their quadratic is
+solved jointly.
 """
 
 from dataclasses import dataclass

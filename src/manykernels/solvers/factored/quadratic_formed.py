@@ -9,11 +9,11 @@ One group's turn minimizes, in the eigenbasis of the diagonal block, with the ot
 
     p'x + sum_k e_k x_k^2 / 2 + Omega(||x||)      subject to  G x >= 0.
 
-It is zero if ``min_{mu >= 0} ||G'mu - p||`` is at most the slope of the penalty at zero. Otherwise the penalty acts as
-a ridge term of the size ``kappa = Omega'(||x||) / ||x||``: with ``D = diag(e) + kappa`` the minimizer is ``x = D^-1
-(G'mu - p)`` with the multipliers of a nonnegative least squares problem. ``kappa ||x||`` rises and ``Omega'(||x||)``
-falls in ``kappa``, so that where they meet is one root. Newton steps move all groups together not zero, each in the
-cone: the same least squares problem in the coordinates of all.
+The minimizer is zero if ``min_{mu >= 0} ||G'mu - p||`` is at most the slope of the penalty at zero. Otherwise the
+penalty acts as a ridge term of the size ``kappa = Omega'(||x||) / ||x||``: with ``D = diag(e) + kappa`` the minimizer
+is ``x = D^-1 (G'mu - p)`` with the multipliers of a nonnegative least squares problem. ``kappa ||x||`` rises and
+``Omega'(||x||)`` falls in ``kappa``, so there is a single root. Newton steps move all nonzero groups jointly in their
+cones: the same least squares problem in all coordinates.
 """
 
 from __future__ import annotations
@@ -508,8 +508,8 @@ class FormedQuadratic(Quadratic):
     def _end_at_a_group(self, at: Position, step: Position) -> bool:
         """Go along a step to where the first group is closest to zero, and leave it there; return whether that gains.
 
-        Nearly collinear groups trade along directions in which the quadratic is flat: the step is a thousand times as
-        long as the group that ends the descent on the line, and the minimum on the line is the kink at that group.
+        Nearly collinear groups trade along flat directions of the quadratic: the step is a thousand times as long as
+        the limiting group, and the line minimum is at a kink.
         """
         heads = self.penalty.starts[:-1]
         cross, ahead = np.add.reduceat(at.v * step.v, heads), np.add.reduceat(step.v**2, heads)

@@ -4,8 +4,8 @@ With the slopes ``g`` and the curvature ``H`` of the loss at the present scores,
 
     g'c + c'H c / 2 + Omega(||w_1||, ..., ||w_g||),      c = Z (w - v) + shift of b
 
-in the coefficients of one operator (`Block`), on the respective Hessian or on products with it. Columns that act on
-each other move together, by conjugate gradients on the nonzero groups.
+in the coefficients of an operator (`Block`), on the respective Hessian or on products. Coupled columns move together,
+by conjugate gradients on the nonzero groups.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ def conjugate_step(
     """Move the nonzero groups toward the minimum of the quadratic, whose slopes at ``v`` are given.
 
     Solves ``(Z'DZ + Omega'') d = -gradient`` to a part of the first residual, or to a gap of ``tol``; ``inverse`` of
-    columns that take turns preconditions it. The intercepts are last. Returns also the gap that the residual leaves,
-    about: dual coefficients are scaled by what the worst group is above the norm, ``|r_m| / |g_m|`` of ``Omega'(v) =
-    g``.
+    columns that take turns preconditions it. The intercepts are last. Also returns the approximate gap of the residual:
+    dual coefficients are scaled by the worst relative violation, ``|r_m| / |g_m|`` of ``Omega'(v) = g``.
     """
     curve = PenaltyCurve.at(objective.penalty, v)
     rank, none, totals = objective.rank, np.zeros(objective.n_free), objective.totals(curvature.diagonal)
@@ -232,10 +231,9 @@ def turn_of(operator: Any) -> type[Block] | None:
 class FreeBlock(Block):
     """The quadratic of one operator of too many factors for a Hessian: below ``size ||d||^2 / 2``.
 
-    ``size`` is about the largest eigenvalue of the Hessian, by products with it. Features are counts: most of what they
-    have in common is a constant, which intercepts take up. They follow every step, so the Hessian is the one left,
-    ``Z'(D - D11'D / 1'D1)Z``, whose eigenvalues are far smaller. A group's turn is a proximal step, which says whether
-    zero; conjugate gradients move those not.
+    ``size`` is about the largest eigenvalue of the Hessian, by products with it. Features are counts: their common part
+    is mostly a constant, absorbed by intercepts. The remaining Hessian is ``Z'(D - D11'D / 1'D1)Z``, with far smaller
+    eigenvalues. Groups are updated by proximal steps; conjugate gradients move nonzero groups.
     """
 
     _takes_intercepts = True

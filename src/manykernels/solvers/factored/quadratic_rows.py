@@ -2,12 +2,11 @@
 
     min_{v, b}  g'(Z d + c) + (Z d + c)' W (Z d + c) / 2 + Omega(v),    d = v - v_0,  c = b - b_0
 
-with ``W = diag(s l'')`` and the slopes ``g = s l'`` at the present point. A group's turn is exact: in the eigenbasis of
-``Z_m' W Z_m`` it is one scalar equation (`group_penalty.group_minimizer`). Slopes are kept for all rows, so a turn
-costs ``4 N r_m`` products and a sweep one reading of the factors. Groups of columns that correlate trade from turn to
-turn: after the last sweep, conjugate gradients move all groups together not zero. Where scores of several outputs, or
-samples, act on each other, slopes follow ``W`` unchanged, and a group's turn is that of a diagonal matrix above it, the
-same in all outputs.
+with ``W = diag(s l'')`` and the slopes ``g = s l'`` at the present point. The update of a group is exact: in the
+eigenbasis of ``Z_m' W Z_m`` a scalar equation (`group_penalty.group_minimizer`). Slopes are kept for all rows, so an
+update costs ``4 N r_m`` products and a sweep a single read of the factors. For correlated columns, conjugate gradients
+move all nonzero groups jointly after the last sweep. For coupled outputs or samples, slopes use the full ``W``, and
+updates a diagonal upper bound, equal in all outputs.
 
 P. Breheny, J. Huang, "Group descent algorithms for nonconvex penalized linear and logistic regression models with
 grouped predictors", Statistics and Computing 25 (2015); without their orthonormal groups.
@@ -213,8 +212,8 @@ class RowQuadratic(Quadratic):
 def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
     """Return an array of which the factors are rows, the row where every kernel's begin, and roots to multiply by.
 
-    Columns of a table that are factors themselves are read where they stand. They are in single precision where that
-    does: a sweep takes as long as it takes to read them.
+    Table columns that are factors are read in place, in single precision if sufficient, since the read dominates a
+    sweep.
     """
     operators: Any = objective.operators
     known, own = objective.known, objective.in_place

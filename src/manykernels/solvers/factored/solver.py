@@ -112,8 +112,8 @@ def norms_of(problem: Problem, state: State) -> Array:
 class FactoredNewton(Solver):
     """Proximal Newton on a working set of kernels held as factors, linear in the number of samples.
 
-    Passes over all kernels certify the model for the exact kernels and say which kernels enter and which factors must
-    be finer; see :func:`solve`, which takes it for kernels held as factors.
+    Passes over all kernels certify the model for the exact kernels and determine entering kernels and insufficient
+    factors; the default of :func:`solve` for kernels held as factors.
 
     Parameters
     ----------
@@ -256,8 +256,8 @@ def as_evaluated(problem: Problem, model: Solution) -> Solution:
     """Return the model with the largest value that rounding may leave where the functions are evaluated again.
 
     A function is a sum of terms of at most ``sqrt(k(x, x)) sqrt(k(x_j, x_j)) |v_j|``, or ``sqrt(k(x, x)) ||v||`` in
-    factors; far from zero the sum is far smaller than they, and which of the digits are right depends on the order of
-    the terms. The same model comes back where that does not matter, and for rows read in chunks.
+    factors; far from zero, cancellation makes digits depend on the order of the terms. The model is unchanged without
+    relevant cancellation, and for rows in chunks.
     """
     point, stack, norms = model.state.point, cast("FactoredStack", problem.stack), norms_of(problem, model.state)
     if stack.table.chunked or not norms.any():

@@ -7,10 +7,10 @@ all M kernels from both sides, and the two sides of the exact problem follow:
     P <= max_{|e| <= shift} L(Z v + b + e) + Omega(t),          t_m^2 = ||v_m||^2 + excess_m
     D >= - L*(-a rho) - Omega*(a u),                            low_m <= rho'K_m rho <= high_m,  u_m^2 = high_m / w_m^2
 
-with ``rho`` the slopes of the loss, made feasible, and ``a <= 1`` the largest share that is feasible for the penalty.
-Kernels enter whose ``low_m`` is above the threshold below which weights are zero (of neighbors in width those at which
-``u`` is largest), or, for penalties without one, those that add most to ``Omega*``. If none is missing, or kernels in
-use violate as much as any, their factors are made finer. Then `newton` solves on the working set to a part of the gap.
+with ``rho`` the slopes of the loss, made feasible, and ``a <= 1`` the largest feasible share. Kernels with ``low_m``
+above the threshold of zero weight enter (local maxima over widths), or, without a threshold, the largest contributions
+to ``Omega*``. If no kernel is missing, or used kernels violate as much, their factors are refined. Then `newton` solves
+on the working set to a part of the gap.
 """
 
 import time

@@ -178,9 +178,9 @@ TINY = 1e-300
 class Extrapolation:
     """Extrapolate ``weights -> mapped`` from the last few evaluations.
 
-    Works on square roots of the weights: weights that vanish at the solution then do so at a linear rate, which the
-    extrapolation recognizes, while on logarithms they would run off to minus infinity. Coordinates count by their
-    importance for the objective, relative to their size. (Type II of Anderson's method.)
+    Works on square roots of the weights: vanishing weights converge linearly and extrapolate well, while logarithms
+    would diverge. Coordinates count by their importance for the objective, relative to their size. (Type II of
+    Anderson's method.)
 
     References
     ----------
@@ -288,22 +288,20 @@ class BlockCoordinate(Solver):
     Parameters
     ----------
     accelerate : bool
-        Whether to extrapolate the weights (Anderson's method), or, where the gap does not fall, to change them by a
-        growing power of the factor that the alternation says; what makes the objective rise is dropped. The plain
-        alternation of the papers converges sublinearly where kernels lose their weight.
+        Whether to extrapolate the weights (Anderson's method), or, for a stalled gap, to apply a growing power of the
+        alternation factor; increases of the objective are rejected. The plain alternation of the papers converges
+        sublinearly for vanishing weights.
     weight_update : {"exact", "wsr"}
         How the reciprocals problem of the elastic-net ball is solved: by a scalar equation, or by Citi's own iteration.
 
     Notes
     -----
-    Every iteration reads every kernel twice, once for the sum and once for the norms. It stops on the library's
-    certificate, whose lower bound is that of Citi's Algorithm 3 for the elastic-net ball. Extrapolated weights are
-    scaled to the boundary of the weight set before a learner is fitted at them. At the end weights that do not matter
-    at ``tol`` are set to zero if the regularizer is sparse. Where the loss has kinks and the alternation no longer gets
-    on, a few primal-dual Newton steps look for the dual coefficients that certify the weights it found. With a loss
-    that has derivatives and a stack that forms no matrices (`PairStack` of many pairs) the learner is fitted by Newton
-    steps of conjugate gradients on products with the stack, and so are, under penalties of norms, the weights: a Newton
-    step on them costs a few products for every kernel that matters.
+    Every iteration reads every kernel twice, for the sum and for the norms. The stopping rule is the certificate of the
+    library, with the lower bound of Citi's Algorithm 3 for the elastic-net ball. Extrapolated weights are scaled to the
+    boundary of the weight set before a learner is fitted at them. At the end negligible weights at ``tol`` are set to
+    zero for a sparse regularizer. For a stalled alternation with kinks in the loss, a few primal-dual Newton steps find
+    certifying dual coefficients. For a differentiable loss and a stack without matrices (`PairStack` of many pairs),
+    Newton-CG on products with the stack fits the learner, and the weights under penalties of norms.
 
     References
     ----------

@@ -38,9 +38,9 @@ class InteriorPoint(Solver):
     """Mehrotra predictor-corrector method on the dual written with squared norms.
 
     Solves ``min_{f,b} sum_i s_i l(y_i, f_i + b) + Omega(||f_1||, ..., ||f_M||)`` for every loss and every norm
-    regularizer of the library, and for weights on a simplex. Every iteration reads all kernels twice (a single product
-    each, one weighted sum), so it suits problems in which every kernel is active (block q-norm) or M is small; the
-    working-set solver runs the same iteration on the few kernels that matter.
+    regularizer of the library, and for weights on a simplex. Every iteration reads all kernels twice (a product, and a
+    weighted sum), suitable for problems with mostly active kernels (block q-norm) or M is small; the working-set solver
+    runs the same iteration on the few relevant kernels.
 
     Notes
     -----

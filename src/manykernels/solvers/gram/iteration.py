@@ -8,10 +8,9 @@ The multipliers are the model: ``d_m`` for the kernels and ``b`` for the sum. On
 
     (diag(h) + sum_m d_m K_m + sum_m c_m q_m q_m') drho + 1 db = g + z - f - b - sum_m e_m q_m,     q_m = K_m rho
 
-where ``(h, g)`` comes from the samples and ``(c, e)`` from the kernels. As in Mehrotra's method, one factorization
-serves a predictor, which chooses how far the complementarity products can fall, and a corrector with second-order
-terms. A step costs a single product of every kernel with a vector, one weighted sum of the kernels and one Cholesky
-factorization.
+where ``(h, g)`` comes from the samples and ``(c, e)`` from the kernels. As in Mehrotra's method, a single factorization
+serves a predictor, for the target of the complementarity products, and a corrector with second-order terms. A step
+costs a single product of every kernel with a vector, a weighted sum of the kernels and a Cholesky factorization.
 """
 
 from __future__ import annotations

@@ -6,11 +6,10 @@ orthogonal. With ``f_m = Z_m v_m`` the problem of every target is
 
     min_v  1/2 ||y - sum_m Z_m v_m||^2 + sum_m (a ||v_m|| + c/2 ||v_m||^2).
 
-The minimum over a single block has a closed form up to the length: with ``g = Z_m'(residual without the block)`` and
-``S = Z_m'Z_m``, which is diagonal, ``v_m = g / (S + c + a / t)``, where ``t = ||v_m||`` solves an equation in one
-unknown; ``v_m = 0`` if ``||g|| <= a``. A sweep over the blocks takes matrix products of all targets at once. Affine
-combinations of the last iterates (Anderson extrapolation) replace them where they lower the objective. Targets whose
-duality gap is small enough leave the batch.
+The minimum over a single block is closed-form up to the length: with ``g = Z_m'(residual without the block)`` and ``S =
+Z_m'Z_m``, diagonal, ``v_m = g / (S + c + a / t)``, where ``t = ||v_m||`` solves a scalar equation; ``v_m = 0`` if
+``||g|| <= a``. A sweep over the blocks takes matrix products of all targets at once. Affine combinations of the last
+iterates (Anderson extrapolation) are accepted if they lower the objective. Converged targets leave the batch.
 
 Q. Bertrand, M. Massias, "Anderson acceleration of coordinate descent", AISTATS 2021.
 """

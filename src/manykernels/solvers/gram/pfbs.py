@@ -349,10 +349,10 @@ class ForwardBackward(Solver):
     .. math:: a_j = \alpha_j + \rho / \sigma_j, \qquad
               \alpha_j \leftarrow \frac{\mathrm{prox}(\|a_j\|_{K_j})}{\|a_j\|_{K_j}}\, a_j
 
-    for losses with a Lipschitz derivative. For the squared loss and the elastic net this is the PFBS of the paper: its
-    ``sigma`` is ``(sigma_j + n mu) / n`` here, since the ridge part is in the prox. One iteration reads every kernel of
-    the work set once. The intercept is minimized out exactly before every gradient, which leaves a smooth convex
-    function with the same step sizes.
+    for losses with a Lipschitz derivative. For the squared loss and the elastic net the method is PFBS of the paper
+    with ``sigma`` equal to ``(sigma_j + n mu) / n``, since the ridge part is in the prox. An iteration reads every
+    kernel of the work set once. The intercept is minimized out exactly before every gradient, which leaves a smooth
+    convex function with the same step sizes.
 
     Parameters
     ----------
@@ -374,8 +374,8 @@ class ForwardBackward(Solver):
     -----
     Unlike those of the working-set solver, the passes reported include what is read of the work set.
 
-    The returned model has one ``rho`` for all blocks and weights from their norms, and it is that model which is
-    certified: the blocks themselves are in proportion to one ``rho`` only at the optimum.
+    The returned and certified model has a common ``rho`` for all blocks and weights from their norms: the blocks are
+    proportional to a common ``rho`` only at the optimum.
 
     References
     ----------

@@ -271,11 +271,10 @@ class SharedNewton(Solver):
 
     With :math:`J(d) = \min_{R, b} \sum_i s_i \ell(y_i, F_i) + \frac12 \sum_m d_m \operatorname{tr} R' K_m R`, where
     :math:`F = \sum_m d_m K_m R + b`, the problem is to minimize :math:`J(d) + h(d)` over the weights. The derivatives
-    are :math:`-u_m^2/2` and :math:`\langle K_m R, P K_l R \rangle`, with the inverse :math:`P` that the last Newton
-    step of the fit has factorized. Every iteration solves the quadratic program that the define over the kernels that
-    matter, and then the fit. Penalties without bounds on the norms, which the program needs, take turns with the fit,
-    since the best weights for given norms are known; those that are sums of norms, for example a tree's, have a weight
-    for every norm, and a program over these (`node_weights`).
+    are :math:`-u_m^2/2` and :math:`\langle K_m R, P K_l R \rangle`, with the inverse :math:`P` factorized in the last
+    Newton step of the fit. Every iteration solves the resulting quadratic program over the relevant kernels, and then
+    the fit. Penalties without bounds on the norms alternate with the fit, by the known best weights; sums of norms,
+    like a tree, have a weight for every norm, and a program over the norm weights (`node_weights`).
 
     Notes
     -----

@@ -225,10 +225,10 @@ FINAL_SHARE = 0.5  # of tol that the barrier is left with
 class SmoothDual(Solver):
     """Newton's method on the dual itself, where the conjugate penalty is differentiable (section 4.3 of the paper).
 
-    Maximizes ``D(rho) = - sum_i s_i l*(y_i, -rho_i/s_i) - sum_m Omega*(u_m(rho))``, with ``sum rho = 0`` if there is
-    an intercept, by Newton steps with the gradient and Hessian (49)-(50) and Armijo's line search. For the elastic
-    net (``l1_ratio < 1``), the block q-norm and ridge; every loss, those with a box or a kink through a barrier that
-    vanishes. No augmented Lagrangian and no outer iteration: one iteration is one Newton step.
+    Maximizes ``D(rho) = - sum_i s_i l*(y_i, -rho_i/s_i) - sum_m Omega*(u_m(rho))``, with ``sum rho = 0`` if there is an
+    intercept, by Newton steps with the gradient and Hessian (49)-(50) and Armijo's line search. For the elastic net
+    (``l1_ratio < 1``), the block q-norm and ridge; every loss, those with a box or a kink through a barrier that
+    vanishes. Without augmented Lagrangian and outer iteration: an iteration is a Newton step.
 
     Notes
     -----

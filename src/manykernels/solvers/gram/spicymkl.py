@@ -48,18 +48,18 @@ class SpicyMKL(Solver):
     Parameters
     ----------
     growth : float
-        Factor of ``gamma`` from one outer iteration to the next, above 1. The paper doubles it. After an inner problem
-        that rounding kept from being solved ``gamma`` is divided by it: small steps are better conditioned.
+        Factor of ``gamma`` between outer iterations, above 1; the paper uses 2. After a failed inner problem ``gamma``
+        is divided by the factor: small steps are better conditioned.
     accuracy : float
         An inner problem is solved until the duality gap is at most ``accuracy^2`` times ``sum_m ||alpha_m^new -
         alpha_m||^2 / (2 gamma)``, the criterion under which the outer iteration converges.
 
     Notes
     -----
-    What differs from the paper: the intercept is the multiplier of an equality constraint, not of a penalty; boxes
-    and kinks of a loss are handled by a primal-dual barrier inside the inner Newton steps, not by slack multipliers
-    (30)-(40); kernels whose dual norm cannot have reached the bound are not read at all; and the returned weights,
-    ``d_m = ||alpha_m|| / ||rho||_m`` (Table 3), belong to the very ``rho`` that is certified.
+    Differences from the paper: the intercept is the multiplier of an equality constraint, not of a penalty; boxes and
+    kinks of a loss are handled by a primal-dual barrier inside the inner Newton steps, not by slack multipliers
+    (30)-(40); kernels safely below the bound are not read; and the returned weights, ``d_m = ||alpha_m|| / ||rho||_m``
+    (Table 3), belong to the certified ``rho``.
 
     See Also
     --------

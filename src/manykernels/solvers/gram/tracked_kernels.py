@@ -9,9 +9,9 @@ where ``p_m`` is the block norm that the point implies: by the prox for the More
 Lagrangian, by the derivative of the conjugate (with ``alpha = 0``, ``gamma = 1``) for the smooth dual itself.
 
 A kernel with ``alpha_m = 0`` contributes nothing while the dual norm ``u_m(rho)`` is below ``inactive_below``. By the
-triangle inequality ``u_m`` changes by at most ``sqrt(trace K_m)/w_m`` times the length of the path that ``rho`` has
-gone, so a kernel once measured below the bound can be left alone until that path has used up the distance. For the rest
-``K_m rho`` and ``K_m alpha_m`` are kept, with which every norm along a direction is a quadratic.
+triangle inequality ``u_m`` changes by at most ``sqrt(trace K_m)/w_m`` times the path length of ``rho``, so a kernel
+below the bound is skipped until the path exceeds the distance. For the rest ``K_m rho`` and ``K_m alpha_m`` are cached,
+for quadratic norms along a direction.
 """
 
 from __future__ import annotations

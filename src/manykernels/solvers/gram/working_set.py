@@ -3,8 +3,8 @@
     minimize_{f, b}  sum_i s_i l(y_i, f_i + b) + Omega(t),      t_m = w_m ||f_m||
 
 The iteration of `iteration.py` runs on the kernels of the set. A pass computes ``u_m = sqrt(rho'K_m rho) / w_m`` of all
-kernels, and with them the certificate; those with ``u_m`` above the bound ``B_m(0)`` that belongs to a weight of zero
-(``C`` for the block 1-norm) are what the set lacks.
+kernels, and the certificate; kernels with ``u_m`` above the bound ``B_m(0)`` of zero weight (``C`` for the block
+1-norm) are missing.
 """
 
 from __future__ import annotations
@@ -68,9 +68,8 @@ ROUNDED_SHARE = 0.1  # of tol, that single precision of a copy of kernels in mem
 class WorkingCopy:
     """The kernels of a working set of ``problem``, evaluated once every while they stay in it.
 
-    Rows of one buffer are reused from set to set: a second copy, or freshly allocated memory, would cost more than the
-    evaluation of the kernels. A set whose copy would pass the bytes that the stack spares is read from the stack, which
-    evaluates the kernels in every pass.
+    A buffer is reused from set to set, since allocation costs more than the evaluation of the kernels. A set too large
+    for a copy is read from the stack, with evaluation in every pass.
     """
 
     problem: Problem
