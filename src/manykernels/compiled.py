@@ -108,10 +108,10 @@ class _Cache(FunctionCache):
 
 
 class _CacheFile(IndexDataCacheFile):
-    """Files of machine code named after what they hold.
+    """Files of machine code named by content.
 
-    Numba numbers them, and names one in the index before it is written: of two processes that compile a function for
-    two kinds of arguments at the same time, one could later be given the code of the other, or that of an older source.
+    Numba numbers machine code, and enters a name in the index before the file exists: two processes that compile a
+    function at the same time could later load foreign or outdated code.
     """
 
     def save(self, key: object, data: object) -> None:

@@ -1,4 +1,4 @@
-"""Errors and warnings, every saying what was wrong, with which values, and what to do."""
+"""Errors and warnings; every message has the cause, the values, and a remedy."""
 
 import functools
 import sys
@@ -28,7 +28,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def optional_module(module: str, what: str, extra: str, error: type[Exception] = ImportError) -> Any:
-    """Return a module of an optional dependency, or say what needs it and how to install it."""
+    """Return a module of an optional dependency, or raise an error with the installation command."""
     try:
         import_module(module.partition(".")[0])
         return import_module(module)
@@ -71,7 +71,7 @@ class NotPSDError(InvalidInputError):
 
 
 class IncompatibleError(InvalidInputError):
-    """A solver cannot solve the problem; the message names those that can.
+    """A solver cannot solve the problem; the message lists suitable solvers.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""``plan``, ``path`` and ``compare``: what a fit would cost, what each strength selects, whether learning pays."""
+"""``plan``, ``path`` and ``compare``: cost of a fit, selection per strength, value of learned weights."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any

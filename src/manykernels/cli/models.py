@@ -136,7 +136,7 @@ def _predict_chunks(
 
 
 def _words(model: BaseEstimator, metadata: Mapping[str, Any], na: Sequence[str] | None) -> MissingWords:
-    """Return the words of a CSV that are missing for a model: those of its fit by default, and none of its levels."""
+    """Return the missing-value words of a CSV for a model: the words of the fit by default, except levels."""
     kept = metadata.get("na", ())
     extra = kept if na is None and isinstance(kept, (list, tuple)) else na or ()
     levels: dict[str, set[str]] = {}

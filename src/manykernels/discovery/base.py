@@ -54,7 +54,7 @@ class SearchProblem:
     Raises
     ------
     InvalidInputError
-        If one of them cannot be used, or there are several targets.
+        For an unusable problem, or several targets.
 
     Examples
     --------
@@ -278,7 +278,7 @@ def without_empty(discovery: Discovery) -> Discovery:
 def solve_quietly(problem: Problem, tol: float, warm_start: Solution | None = None, **limits: Any) -> Solution:
     """Solve a finite problem inside a search, whose certificate over the family tells whether the gap is small enough.
 
-    Ctrl-C that came meanwhile is raised: it is meant for the whole search.
+    A pending Ctrl-C is raised, since the signal addresses the whole search.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

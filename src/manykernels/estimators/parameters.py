@@ -338,7 +338,7 @@ class Resources(ParameterGroup):
     verbose: int = 0
 
     def limits(self) -> dict[str, Any]:
-        """Return what a solver takes of it.
+        """Return the limits for a solver.
 
         Returns
         -------

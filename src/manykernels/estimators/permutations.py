@@ -52,7 +52,7 @@ def noise_seed(random_state: RandomSource) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PermutedTargets:
-    """Targets of problems on one stack, and the random orders in which kernels are asked how they are related to them.
+    """Targets of problems on a stack, and the random permutations for the relation of kernels to targets.
 
     Targets go with their weights, rows of several targets with shared weights as wholes, times with their events.
     Exchanges are within a stratum, and between whole groups of equal size. All problems share the permutations.

@@ -1,8 +1,7 @@
 """Parameters in no unit: what ``alpha``, ``epsilon`` and ``delta`` stand for when left to the data.
 
-A strength in no unit is a multiple of one of two strengths at which the model is empty: that of the target, or that of
-the target in another order, which no kernel has to do with. With ``R`` the negative gradient of the loss at the best
-constant and ``P`` a permutation::
+A unit-free strength is a multiple of an empty-model strength: of the target, or of the permuted target, unrelated to
+any kernel. With ``R`` the negative gradient of the loss at the best constant and ``P`` a permutation::
 
     max   = Omega*-threshold of u_m(R),     u_m(R) = sqrt(tr R' K_m R) / w_m
     noise = geometric mean over some P of the threshold of g u_m(P R)
@@ -10,15 +9,14 @@ constant and ``P`` a permutation::
 How large permutations are on average over all orders needs none, and is what ``g`` makes of those drawn
 (`permutations.py`).
 
-**What is left to the data** is a fifth of the noise, and more where most kernels are noise. A strength takes about the
-square from the fit of every kernel that says something, and lets the rest add the squares of what they have beyond it:
-with ``pi`` the share of kernels that are noise, and ``n`` the norms of permuted targets, the sum of both,
+**The remaining strength** is a fifth of the noise, and more if most kernels are noise. A strength removes about the
+square from the fit of every relevant kernel, and lets noise kernels add their squared excess: with ``pi`` the share of
+noise kernels, and ``n`` the norms of permuted targets, the sum of both,
 
     (1 - pi) lambda^2 + pi mean (n - lambda)_+^2,     is least where     (1 - pi) lambda = pi mean (n - lambda)_+.
 
-``pi`` is twice the mean over the kernels of the share of permuted targets that they are more related to, their
-p-values, less three of the standard deviations under permutations: few columns, and columns that go with each other, do
-not raise the strength. Means of p-values vary by a third of what the share of those above one half does.
+``pi`` is twice the mean p-value over the kernels, less three standard deviations under permutations: few or correlated
+columns do not raise the strength. Means of p-values vary by a third of the variation of the share above a half.
 
 D. Donoho, I. Johnstone, "Ideal spatial adaptation by wavelet shrinkage", Biometrika 81 (1994), for that sum; J. Storey,
 "A direct approach to false discovery rates", JRSS B 64 (2002), and S. Pounds, C. Cheng, "Robust estimation of the false
@@ -137,7 +135,7 @@ class NoiseLevel:
         return regularizer.strength / unit if unit > 0 else np.inf
 
     def balance(self, regularizer: Regularizer) -> float:
-        """Return the multiple of the unit at which the noise that enters and what the truth loses are least in sum.
+        """Return the multiple of the unit with the least sum of entering noise and lost signal.
 
         At most `MOST_NOISE_SHARE`; zero where no strength empties the model, so that noise is not left out by any.
         """
@@ -210,10 +208,9 @@ class NoiseLevel:
     def relations(self) -> Array:
         """How strongly the target, and every permuted one, is related to the kernels, (3 or 4, 1 + n_permutations).
 
-        Every measure is in units of the respective spread: the largest norm, which a wide kernel reaches; the largest
-        one in standard deviations of the kernel, which a narrow one does; the mean of these, by which many effects are
-        found that are weak in turn; and where asked for, how well the sum of the kernels fits, which finds what is far
-        from smooth.
+        Every measure is in units of the spread: the largest norm, typical of a wide kernel; the largest norm in
+        standard deviations of the kernel, typical of a narrow kernel; the mean, sensitive to many weak effects; and on
+        request the fit of the kernel sum, sensitive to rough functions.
         """
         standing, more = self._standing, [] if self.fitted is None else [self.fitted]
         if standing is None:
@@ -242,10 +239,9 @@ def _passed(values: Array, noise: Array) -> Array:
 def p_value(levels: Sequence[NoiseLevel]) -> float:
     """Return the share of targets, permuted or not, that are as strongly related to the kernels unchanged.
 
-    Of all measures the one counts by which a target stands out most; among targets that stand out alike, which few
-    orders have many of, the sum of both largest relations. All targets are treated alike, so the place of one that is
-    noise is uniform among them: it is up to 0.05 in 5 % of the cases. Several targets are permuted together, and their
-    measures add up.
+    The most extreme measure of a target counts; for ties, with few permutations, the sum of both largest relations. All
+    targets are treated alike, so the rank of a noise target is uniform: at most 0.05 in 5% of the cases. Several
+    targets are permuted together, with summed measures.
     """
     total = np.sum([level.relations for level in levels], axis=0)
     ahead = np.max([np.searchsorted(np.sort(measure), measure) for measure in total], axis=0)  # of so many targets
@@ -278,8 +274,8 @@ def at_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength, sh
 def lightness(problem: Problem) -> float:
     """Return how much larger noise would be if samples of all labels weighed the same in the mean, at least 1.
 
-    Weights that all but remove a label leave little to gain, of noise as of truth, and it is not worth fitting the
-    remainder of it any closer for that. Norms of noise grow with the length of the dual coefficients.
+    Nearly vanishing weights of a label leave little gain for noise and signal, so a closer fit is useless. Norms of
+    noise grow with the length of the dual coefficients.
     """
     loss: Any = problem.loss
     if loss.task != "classification" or not np.ptp(problem.weight) > 0:

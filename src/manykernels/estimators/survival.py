@@ -35,8 +35,8 @@ def concordance_index(y: ArrayLike, risk: ArrayLike, sample_weight: ArrayLike | 
 
     .. math:: C = \sum_{(i, j)} s_i s_j \big([r_i > r_j] + \tfrac12 [r_i = r_j]\big) \Big/ \sum_{(i, j)} s_i s_j
 
-    over the comparable pairs, those of which the earlier of the two times, :math:`t_i`, is an event; at equal times, if
-    only one of them is. Samples of different strata are not compared.
+    over the comparable pairs, with an event at the earlier time :math:`t_i`; at equal times, with a single event.
+    Samples of different strata are not compared.
 
     Parameters
     ----------
@@ -142,11 +142,11 @@ def brier_score(y_train: ArrayLike, y: ArrayLike, survival: ArrayLike, times: Ar
     y_train : structured array of shape (n_train,)
         Events and times from which censoring is estimated (Kaplan and Meier).
     y : structured array of shape (n_samples,)
-        What happened to the samples that were predicted.
+        The outcome of the predicted samples.
     survival : array-like of shape (n_samples, n_times)
         Predicted probabilities of no event up to every time.
     times : array-like of shape (n_times,)
-        Not beyond the last time of ``y_train``, if that is one of censoring.
+        Limited to the last time of ``y_train``, if censored.
 
     Returns
     -------
@@ -203,7 +203,7 @@ def kaplan_meier(time: Array, event: Array) -> tuple[Array, Array]:
 def _uncensored(train: Array, times: Array) -> Array:
     """Return the Kaplan-Meier estimate of the chance that censoring comes at every time or later, `times.shape`.
 
-    Events at a time come before the censoring at it, so they are not at risk of it.
+    Events precede simultaneous censoring, so censored samples are at risk.
     """
     time, event = train["time"], train["event"]
     steps, censored = np.unique(time[~event], return_counts=True)
@@ -269,7 +269,7 @@ def cumulative_hazards(baseline: pd.DataFrame, scores: Array, times: Array, stra
 
 
 class MKLSurvival(BaseMKL):
-    r"""Relative hazards that are sums of functions of many kernels, of which it learns which ones matter.
+    r"""Relative hazards as sums of functions of many kernels, with kernel selection.
 
     Minimizes Cox's negative log partial likelihood with a penalty,
 
@@ -577,8 +577,8 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     ties : {"efron", "breslow"}, default="efron"
         How events of a single time share a risk set.
     penalty : str, dict or Regularizer, default="l1"
-        Name of the penalty, or an object, whose strength is replaced by those tried. One that gives every kernel a
-        weight ("lq", "ridge", weight sets) needs ``alphas``.
+        Name of the penalty, or an object, with strengths from the grid. Dense penalties ("lq", "ridge", weight sets)
+        need ``alphas``.
     alphas : array-like or None, default=None
         Strengths relative to the mean loss, instead of the default grid: all are tried.
     n_alphas : int, default=15
@@ -621,8 +621,8 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     n_folds_ : int
         Number of folds.
     cv_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_classes) or (n_samples, n_outputs)
-        What models of the chosen strength that have not seen a row predict for it: risk scores; NaN for
-        rows that no fold held out, the mean of several. Not there where the search ended early.
+        Out-of-fold predictions at the chosen strength: risk scores; NaN for rows never held out, the mean over repeated
+        folds. Absent after an early end of the search.
 
     See Also
     --------

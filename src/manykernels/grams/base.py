@@ -92,9 +92,9 @@ class GramStack(ABC):
     n_kernels, n_samples, shape, dtype, names, n_threads
         ``shape`` is ``(M, N, N)``; ``names`` is a tuple or None.
     in_memory : bool
-        Whether entries are stored, so that reading them again costs no evaluation.
+        Whether entries are stored, for repeated reads without evaluation.
     counters : GramCounters
-        What the stack has read; stacks made by `take` and `restrict` have their own.
+        Read counts of the stack; stacks from `take` and `restrict` count separately.
     spare_bytes : int or None
         Bytes that a solver may take for copies of kernels not in memory; None sets no limit.
     """
@@ -287,7 +287,7 @@ class GramStack(ABC):
         return self._quad_each(R[:, :, 0]) if R.shape[2] == 1 else self._squares_each(R)
 
     def apply_each(self, R: ArrayLike, kernels: Index = None, *, once: bool = False) -> Array:
-        """Products ``K_m R``, (m, N) or (m, N, k), of the given kernels, each on its own.
+        """Products ``K_m R``, (m, N) or (m, N, k), of the given kernels separately.
 
         Those with a vector that will not be asked about again, as with the direction of a step, are asked for ``once``.
 
@@ -377,9 +377,9 @@ class GramStack(ABC):
 
     @contextmanager
     def counted_apart(self) -> Iterator[GramStack]:
-        """Give a twin of the stack with counters from zero, whose counts are added to those of this one at the end.
+        """Return a twin of the stack with fresh counters, added to the original at the end.
 
-        Runs that share a stack, in one Python thread or in several, so count what each of them reads.
+        Concurrent runs on a shared stack thus count separately.
 
         Yields
         ------
@@ -420,7 +420,7 @@ class GramStack(ABC):
         return self._take(chosen)
 
     def view(self, kernels: Index, *, prove: bool = True) -> GramView:
-        """Return a stack of the given kernels that reads this one in place, with the respective counters.
+        """Return a stack of the given kernels that reads the parent in place, with separate counters.
 
         Unlike `take` it never copies: worthwhile where the entries are in memory and many subsets are tried. Kernels
         may go unproven as in `triangles`.
@@ -493,7 +493,7 @@ class GramStack(ABC):
 
     @property
     def replaced_kernels(self) -> dict[int, float]:
-        """Kernels that were indefinite by rounding, so the nearest definite ones stand for them.
+        """Kernels that were indefinite by rounding, replaced by the nearest definite kernels.
 
         By position; the value is by how much of the largest eigenvalue the smallest one was negative.
         """

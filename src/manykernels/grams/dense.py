@@ -167,7 +167,7 @@ class DenseStack(GramStack):
     def part(self, samples: Array, dtype: DTypeLike | None = None, *, copied: bool = True) -> GramStack:
         """Return all kernels on some samples; a copy is in single precision where asked for, and holds them.
 
-        What is not ``copied`` is read from the matrices every time, until it is.
+        Uncopied matrices are read from the original.
         """
         if np.array_equal(samples, np.arange(self.n_samples)):
             return self
@@ -189,7 +189,7 @@ class DenseStack(GramStack):
 class DensePart(GramView):
     """All matrices among some samples, which the sums and forms of those of all samples are read for.
 
-    A pass over it takes some times as long as over a copy, which is made whenever it is asked for and let go.
+    A pass over the original takes several times as long as over a copy, made on demand and released.
     """
 
     evaluates = True
@@ -229,7 +229,7 @@ def as_stack(
         What to do with an indefinite matrix: refuse it, set the negative eigenvalues to zero, or skip the check. "auto"
         rejects as well, but for large stacks checks only kernels in a model, or with a negative quadratic form.
     names : sequence of str, optional
-        A name per kernel; ignored for a stack, which has its own.
+        A name per kernel; ignored for a stack with names.
     n_threads : int
         Threads that compiled loops may use.
 

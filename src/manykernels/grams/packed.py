@@ -108,7 +108,7 @@ class PackedStack(GramStack):
     def rounded_part(cls, stack: GramStack, samples: Array) -> PackedStack:
         """Pack kernels in memory on some samples in single precision, for models of which nothing is certified.
 
-        Whether they are definite is asked of the entries as they came, which rounding moves.
+        Definiteness is tested on the original entries, before rounding.
         """
         kernels = np.arange(stack.n_kernels)
         out = np.empty((stack.n_kernels, triangle_size(len(samples))), dtype=np.float32)

@@ -130,7 +130,7 @@ class PairStack(GramStack):
         Parameters
         ----------
         pairs : array_like of shape (n, 2), int
-            Members may be ones that no pair of the stack has.
+            Members without pairs in the stack are permitted.
         d : array_like of shape (n_kernels,)
         rho : array_like of shape (n_samples,) or (n_samples, k)
 
@@ -251,7 +251,7 @@ class PairStack(GramStack):
 
 
 class _Factors:
-    """Kernels of first and of second members; of the constant kernel one matrix on each side, once it is asked for."""
+    """Kernels of first and of second members; the constant kernel is a matrix per side, created on demand."""
 
     def __init__(self, left: Array, right: Array) -> None:
         self._left, self._right = left, right

@@ -93,10 +93,10 @@ class MemoryPlan:
     optional_nbytes : int
         Those of the working bytes that a fit takes only where there is room: a few matrices beside factors.
     varying_nbytes : int
-        Those of the working bytes that depend on what no plan knows: how many kernels take part, and what the penalty
-        and the loss ask for. A fit takes ``nbytes + working_nbytes`` at most, and that many less at least.
+        The part of the working bytes that depends on the unknown number of active kernels, the penalty and the loss. A
+        fit takes at most ``nbytes + working_nbytes``, and at least the difference.
     n_kernels, n_samples, n_columns, n_targets : int
-        What it is a plan for; of matrices alone the number of columns is zero.
+        Sizes of the planned kernels; the number of columns is zero for matrices.
     n_folds : int
         Folds of a search, zero of a fit or a path.
     likely_share : float
@@ -136,7 +136,7 @@ class MemoryPlan:
     def at_fraction(self, fraction: float | None) -> MemoryPlan:
         """Return the plan of a fit at the fraction of the strength of the empty model, None where it is not known.
 
-        Penalties of a tenth of it leave few kernels, whatever their number; each of several targets has its own.
+        Weaker penalties keep few kernels, whatever their number; several targets have separate kernels.
         """
         if fraction is None:
             return self
@@ -202,8 +202,8 @@ def plan_stack(
     kind : {"auto", "dense", "packed", "lazy"}
         Insist on a representation; the budget still binds.
     repeats : sequence of (int, int)
-        Kernels of points that repeat, and of how many distinct ones: packed, they are triangles among these only. Zero
-        points: kernels that are products of a single column, and have no matrix.
+        Kernels of repeated points, with the number of distinct points: packed triangles among distinct points. Zero
+        points: kernels as products of a single column, without a matrix.
     coupled : bool
         Whether the loss couples samples, as Cox's does.
 
@@ -461,7 +461,7 @@ def plan_kernels(
     n_landmark : int
         Kernels whose factors need landmarks, for example Gaussians of several columns.
     landmarks : int
-        Of kernels that are projected on some, the most of one.
+        For projected kernels, the largest number of landmarks.
     rank : int, optional
         Of the factors of all columns together, as far as few distinct values limit it; that of many values if None.
     copied : bool
@@ -469,7 +469,7 @@ def plan_kernels(
     column_bytes : int, optional
         Of the columns as factors read them, none where these are read as given; float64 if None.
     n_linear : int
-        Columns that linear kernels alone read, which are factors unchanged.
+        Columns of linear kernels alone, usable as factors unchanged.
     averages : bool
         Whether averages of all kernels are to be tried as well, which only matrices give: "auto" then takes factors of
         kernels of single columns alone, and later. Of a single target and a loss with a kink, few coefficients do too.

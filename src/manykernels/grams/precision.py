@@ -9,7 +9,7 @@ RANGE = 1e12  # of numbers, and of one over them, that products in single precis
 
 
 def in_precision(vectors: Array, dtype: DTypeLike) -> tuple[Array, Array | float]:
-    """Return vectors in a precision, and the unit of each column in which they are: one, unless its range is too small.
+    """Return vectors in a precision, with the unit of every column: 1, unless the range is too small.
 
     Targets of 1e42 are beyond the largest number of single precision, and those of 1e-42 below the smallest.
     """

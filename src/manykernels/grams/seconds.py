@@ -41,9 +41,9 @@ def gram_seconds(
 ) -> float:
     """Return the seconds that a fit on stored Gram matrices is predicted to take on one core.
 
-    They are infinite where none can be had: steps of several targets under shared weights ask for derivatives.
-    ``repeats`` are those of :func:`plan_stack`: kernels of points that repeat have triangles among these only, and
-    products of a single column are read as that column.
+    Infinite for unavailable methods: steps of several targets under shared weights need derivatives. ``repeats`` are
+    from :func:`plan_stack`: kernels of repeated points have triangles among distinct points, and products of a single
+    column read the column.
     """
     square = float(n_samples) ** 2
     entries = ENTRY * (n_kernels * square - sum(m * (square - v**2) for m, v in repeats)) / 2
@@ -58,7 +58,7 @@ def gram_seconds(
 def gram_seconds_beyond(
     bar: float, n_kernels: int, n_samples: int, *, repeats: Callable[[], Repeats], **more: Any
 ) -> float:
-    """Return :func:`gram_seconds`, for which it is asked what repeats only where that decides if they are above a bar.
+    """Return :func:`gram_seconds`, counting repeated points only if decisive for the comparison with a bar.
 
     Of many rows, whose values take long to count, the factorizations alone are.
     """
@@ -78,10 +78,10 @@ def factored_seconds(
     features: float = 0.0,
     kinked: bool = False,
 ) -> float:
-    """Return the seconds that a fit on factors is predicted to take on one core.
+    """Return the predicted seconds of a fit on factors on a single core.
 
-    Kernels whose factors are projections on landmarks end in matrices of these, and in sums of them and of factors;
-    those that are such projections keep their ``landmarks``, whose bases, of :func:`bases_seconds`, matrices need too.
+    Kernels with projections on landmarks as factors end in matrices of landmarks, and sums of factors; such kernels
+    keep their ``landmarks``, with bases (:func:`bases_seconds`) also for matrices.
     """
     rank = FULL_RANK * n_columns if rank is None else rank
     fit, passes = FACTORED_BASE + KERNEL * n_kernels, READ * n_samples * n_columns + FEATURE * features

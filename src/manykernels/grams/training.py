@@ -89,7 +89,7 @@ class Training:
     build: Callable[[Any], GramStack] | None = None  # the stack from prepared rows, where it is matrices
 
     def again(self, most_bytes: int) -> Callable[[], GramStack] | None:
-        """Return what builds the same stack anew from rows of its own, of so many bytes at most, when asked for.
+        """Return a function that rebuilds the stack from a private copy of rows, within a number of bytes, on demand.
 
         None where the stack is large, or is not evaluated from numbers in columns, which may take long.
         """
@@ -175,7 +175,7 @@ DEFAULT_BANK = KernelBank.auto()  # leaves its kernels to the rows
 
 
 def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = None) -> KernelBank:
-    """Return a bank whose default kernels, where it leaves them to the rows, suit the number of rows.
+    """Return a bank with default kernels, if unspecified, suited to the number of rows.
 
     Where a fit is predicted to take clearly less with Gaussians of several columns projected on landmarks, they are, so
     the bank can be held as factors and a fit ends at any number of rows; their names say so. Searches say by
@@ -496,17 +496,17 @@ def build_stack(
     X : PreparedRows, DataFrame, array or KernelStack
         Rows, prepared here if they are not yet.
     kind : {"auto", "dense", "packed", "lazy"}
-        Kernels that come as matrices stay where they are; "lazy" copies no part of them.
+        Given matrices stay in place; "lazy" copies nothing.
     memory_budget : int, str or None
         See `plan_stack`; checked before anything is allocated.
     dtype : float32, float64 or None
         Of kernels that come as matrices only where part of the rows are copied.
     n_jobs : int or None
-        Threads that the stack may use, in joblib's convention; None means one.
+        Threads of the stack, in joblib's convention; None means 1.
     n_targets : int
         Number of outputs the stack will serve.
     coupled : bool
-        Whether it will serve a loss that couples samples.
+        Whether the loss couples samples.
 
     Raises
     ------

@@ -6,9 +6,8 @@ from enum import Enum
 class Capability(Enum):
     """Something that a loss or a regularizer can do and a solver may need.
 
-    Losses and regularizers derive their ``capabilities`` from the data that they declare and the optional methods that
-    they define; a solver lists what it ``needs``. Nothing is asked by name, so classes of a user's own are solved by
-    whatever solver finds all that it needs in them.
+    Losses and regularizers derive their ``capabilities`` from declared data and optional methods; a solver lists
+    ``needs``. Names play no part, so custom classes are solved by any solver with satisfied needs.
 
     Examples
     --------

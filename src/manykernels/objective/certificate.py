@@ -1,4 +1,4 @@
-"""The certificate: how far a model is from the optimum, what rounding may hide of that, and which kernels it rules out.
+"""The certificate: distance of a model to the optimum, rounding errors, and excluded kernels.
 
 Every sum of n terms is taken to be off by ``(8 + sqrt(n))/2`` units of rounding times the sum of the sizes of the
 terms: the worst case grows like n, which no sum reaches whose roundings point in different directions. For the same
@@ -291,8 +291,8 @@ def _penalty_rounding(problem: Sizes, rho: Array, d: Array, t: Array) -> float:
 def dual_rounding(problem: Sizes, feasible: Array, signed: Array, summed: float) -> float:
     """Return by how much rounding may have moved the dual value up, for feasible coefficients and their norms.
 
-    Norms with a negative sign belong to kernels not definite, as rounding to float32 leaves them. With the nearest
-    definite kernel they are larger by that much, and so are those of the model: hence twice.
+    Negative norms belong to kernels indefinite by float32 rounding. The nearest definite kernel has larger norms by the
+    same amount, and likewise the model: hence twice.
     """
     formulas, u = problem.regularizer.formulas, np.maximum(signed, 0.0)
     sizes = term_sizes(problem.entry_roots, feasible) / problem.penalties

@@ -5,10 +5,9 @@ With what takes the place of a dual norm for kernels without a penalty, and what
 .. math:: \min_{g, f}\ L\Big(A g + \sum_m f_m\Big) + \Omega(t)
           \quad\Longleftrightarrow\quad \max_\rho\ -L^*(-\rho) - \Omega^*(u), \qquad A'\rho = 0
 
-``A`` are the columns that the kernels are inner products of, and ones if there is an intercept. The certificate is that
-of the problem: such kernels add nothing to the primal value, and dual points are orthogonal to ``A``. Engines see a
-ridge term that is too small to matter, so they need to know nothing else; what it makes of the model is part of the
-gap.
+``A`` are the columns of unpenalized kernels as inner products, and ones for an intercept. The certificate is for the
+original problem: such kernels add nothing to the primal value, and dual points are orthogonal to ``A``. Engines use a
+negligible ridge term; the effect is part of the gap.
 """
 
 from typing import Any
@@ -147,7 +146,7 @@ def tighten(problem: Any, rho: Any, low: Array, high: Array, width: float = TIGH
 def _matters(regularizer: Regularizer, low: Array, high: Array, width: float) -> Array:
     """Return whose upper bound shows in the conjugate: the largest where that is a maximum, or any above a threshold.
 
-    Where every kernel adds to it, those whose bounds make more than their part of a negligible difference.
+    If every kernel contributes, the kernels with a relevant difference of bounds.
     """
     if Capability.SIMPLEX in regularizer.capabilities:
         return high > float(low.max()) * (1 + width)

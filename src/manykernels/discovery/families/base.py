@@ -27,7 +27,7 @@ Prepared = TypeVar("Prepared")  # what a family makes of points, once
 
 @dataclass(frozen=True, eq=False)
 class PairWeights:
-    """A symmetric matrix ``A`` of which searches need the triangle, the trace and, if it has rank one, the vector.
+    """A symmetric matrix ``A`` for searches: the triangle, the trace and, for rank 1, the vector.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class KernelFamily(ABC, Generic[Prepared]):
     low, high : float
         Smallest and largest value of every parameter.
     members : tuple of tuple of float, optional
-        Parameters of the only members that are searched, as `listed` gives them.
+        Parameters of the searched members, from `listed`.
 
     Raises
     ------

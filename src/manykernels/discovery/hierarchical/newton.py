@@ -142,7 +142,7 @@ class HierarchicalWeights:
         return cls(norm, eta, np.maximum(top - gains, SMALLEST_RELATIVE_SLACK * top))
 
     def grown(self, norm: HierarchicalNorm, squared_norms: Array, share: float) -> HierarchicalWeights:
-        """Return variables on a larger hull, whose first nodes are the present ones.
+        """Return variables on a larger hull, with the present nodes first.
 
         New group weights are in proportion to ``d_v``, for which the shares among new groups are those of the bound
         on the descendants of a source.

@@ -290,7 +290,7 @@ class MonomialGrid(ProductGrid):
         return float(rho @ self.feature(node)) ** 2
 
     def source_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
-        """Return own squares and bounds; all sources of one depth at once.
+        """Return squares and bounds of all sources, by depth.
 
         With powers, the monomials below ``t`` are ``t`` times any monomial: the bound is the quadratic form of
         ``rho o t`` in a matrix that all sources of the same depth share. Normalized powers are no such products.

@@ -219,8 +219,8 @@ class MirrorDescent:
     expectation, which needs neither the number of steps nor a bound on the gradient, does not depend on the scale of
     the problem, and goes on well when gradients become smaller by orders of magnitude, as they do for a weak penalty.
 
-    Every ``restart_after`` steps (never for zero), the average so far becomes the iterate, k is one again and the
-    average begins anew: what the first steps, from a model that knows nothing, put into it counts no longer.
+    Every ``restart_after`` steps (never for zero), the average becomes the iterate, k is reset to 1 and a new average
+    begins, without the uninformed first steps.
 
     Notes
     -----

@@ -50,8 +50,8 @@ SECOND_TOL = 1e-8  # gap of the second step, on few kernels
 def second_step(search: PolynomialSearch, first_step: Discovery, mu: float | None = None) -> Discovery:
     """Return the model with penalties ``w_m / ||f_m||`` on the kernels found, the rest left out.
 
-    The certificate is that of the second problem, in which the penalties of all other kernels are infinite. ``mu`` is
-    the strength as that of a lasso; by default it has the strength of the first.
+    The certificate is for the second problem, with infinite penalties of all other kernels. ``mu`` is the strength in
+    lasso form; by default the strength of the first.
     """
     first, family = first_step.solution, search.family
     if not first_step.kernels:

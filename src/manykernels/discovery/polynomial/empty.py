@@ -54,7 +54,7 @@ def empty_strength(
     Raises
     ------
     InvalidInputError
-        If a parameter is not what it should be, or products of the columns overflow.
+        For an invalid parameter, or an overflow of products of the columns.
     """
     parts = base_parts(problem.points, base)
     family = PolynomialFamily.of(

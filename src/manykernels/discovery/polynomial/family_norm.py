@@ -6,9 +6,9 @@ with ``v_i = a'K_i a / rho_d^2`` and ``q = p/(p-1)``. Three ways to it, the chea
 - *enumeration*: all distinct products. Names the largest as well.
 - *identity*, for p = 2: ``sum_{|i|=d} v_i^2 = vec(aa')' G vec(aa')``, where G is the sum over all ordered products of
   ``d`` kernels of pairs of samples, ``vec K_j vec K_j'``, by the same generating functions: ``O(r N^4)``.
-- *bound*: products that begin with the same base kernels, k - 1 of them each with the level and places, and one more,
-  have a sum that generating functions give. They are not negative, so the sum of their q-th powers is at most the q-th
-  power (q >= 1). The longest such prefix that can be afforded is taken; ``k = 0`` gives the 1-norm of the gradient.
+- *bound*: products with a common prefix of k - 1 base kernels with levels and places, and one more, have a sum known by
+  generating functions. The terms are nonnegative, so the sum of their q-th powers is at most the q-th power (q >= 1).
+  The longest affordable prefix is used; ``k = 0`` gives the 1-norm of the gradient.
 
 Where only so many seconds may be spent, the prefix is lengthened step by step, and what there is by then counts.
 """
@@ -306,7 +306,7 @@ def _add_best_way(
 
 
 def _ways(family: PolynomialFamily, degree: int, budget: float, ends: float) -> list[tuple[str, int]]:
-    """Return methods and lengths of prefixes: the best one that can be afforded, after shorter ones if time matters.
+    """Return methods and lengths of prefixes: the best affordable method, after shorter ones under a time limit.
 
     How much a core multiplies in a second is known only roughly on a machine that others use as well.
     """

@@ -324,7 +324,7 @@ def best_strength(
 def surveyed_family(family: PolynomialFamily, features: Array, normalize: str | None) -> PolynomialFamily:
     """Return the family over other samples, the scores in single precision where that cannot leave the range.
 
-    Surveys say what to solve for next; what is found is certified in float64. Powers as they are may underflow.
+    Surveys determine the next products; the result is certified in float64. Unscaled powers may underflow.
     """
     precision = np.float32 if normalize is not None and family.degree <= SINGLE_DEGREE else np.float64
     surveyed = RankOneBase(features, normalize, precision)

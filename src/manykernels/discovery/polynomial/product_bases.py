@@ -1,4 +1,4 @@
-"""Base kernels whose entrywise products make a polynomial family: what every kind of them can do.
+"""Base kernels with entrywise products as a polynomial family: the common interface.
 
 Everything that an algorithm needs is a number ``<M o P, K_ja>`` for the state ``M = (a a') o K_{j1,a1} o ...`` of a
 partly chosen product. For base kernels ``K_j = x_j x_j'`` the state is a single vector, ``m = a o x_{j1}^{a1} o ...``.
@@ -40,7 +40,7 @@ def check_normalize(normalize: object) -> str | None:
 class ColumnPowers:
     """Powers of columns, ``((x/u)^a - c) / s``.
 
-    u is the root mean square of the column, s that of ``(x/u)^a - c``, or one where that is a constant.
+    u is the root mean square of the column, s of ``(x/u)^a - c``, or 1 for a constant.
     """
 
     units: Array  # (r,) float64

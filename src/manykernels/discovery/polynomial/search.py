@@ -162,9 +162,9 @@ class PolynomialSearch:
     def _polish(self, indices: list[Index], rounds: int, stages: list[Problem]) -> Iterator[Solution]:
         """Solve and add violators, at falling strengths.
 
-        With a weak penalty a hundred kernels drawn at random take up what they can of the target; what they leave of
-        it names the wrong kernels, and for p > 1 no weight ever becomes zero. What a stronger penalty leaves does tell,
-        and the heaviest kernels that it ends with are a better start than the draws.
+        Under a weak penalty a hundred random kernels absorb most of the target; the residual suggests wrong kernels,
+        and for p > 1 no weight becomes zero. The residual of a stronger penalty is informative, and the heaviest final
+        kernels are a better start than the draws.
         """
         indices, last = indices[: self.max_kernels], None
         for stage in stages:

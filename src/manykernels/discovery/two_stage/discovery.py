@@ -67,7 +67,7 @@ def best_on_held_out(
 ) -> tuple[SearchSettings, int]:
     """Return the settings of smallest mean loss on held-out rows, in three folds, and how many were tried.
 
-    Of equals the first ones are taken; Ctrl-C ends the trials, and leaves the best of those that are through.
+    Ties go to the first; Ctrl-C ends the trials with the best completed trial.
     """
     losses: list[float] = []
     if len(candidates) == 1:
@@ -118,7 +118,7 @@ def discover_in_two_stages(
     limits: Limits | None = None,
     random_state: RandomSource = 0,
 ) -> Discovery:
-    r"""Find a kernel that resembles the ideal one, then learn on it.
+    r"""Find a kernel close to the ideal kernel, then learn on the result.
 
     The second stage minimizes :math:`\sum_i s_i \ell(y_i, f(x_i) + b) + \frac{\lambda}{2} \|f\|^2` in the space of
     :math:`\sum_p \theta_p k_p` with the weights of the first stage, :math:`\sum \theta = 1`; the certificate is that of

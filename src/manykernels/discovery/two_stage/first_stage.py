@@ -266,8 +266,8 @@ def _ascend(
 def _first_ascent(space: TargetSpace, ideal: Array) -> tuple[Array, float]:
     """Return the direction of ascent from the identity of all samples that the weights count, and the norm.
 
-    Copies of a sample are different samples to the identity. What a kernel, which cannot tell them apart, sees of it is
-    ``space.identity``; but the squared norm is the number of samples counted less one.
+    Copies of a sample are different samples for the identity. The part visible to a kernel is ``space.identity``; but
+    the squared norm is the number of counted samples minus 1.
     """
     n_counted = max(float(space.weight.sum()), float(len(space.weight)))
     share, square = float(np.vdot(space.identity, ideal)), n_counted - 1.0

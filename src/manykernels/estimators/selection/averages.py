@@ -114,9 +114,8 @@ def opened(
 ) -> AverageKernel:
     """Center a kernel, and decompose if predicted faster; both matrices are overwritten.
 
-    What is held may be in single precision: of a kernel another one near it, of which the models then are; of features
-    each is rounded in the respective unit, so that small ones stay as exact. The largest strengths are those of
-    ``problems``.
+    Storage may be in single precision: a rounded kernel defines the models; features are rounded in separate units. The
+    largest strengths come from ``problems``.
     """
     largest = largest_strengths(problems, gram) if problems else None
     means = gram.mean(axis=0) if centered else np.zeros(len(gram))

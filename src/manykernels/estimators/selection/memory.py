@@ -206,7 +206,7 @@ def plan_search(
     selects, chooses : bool
         Whether anything but averages is tried, not of many targets; and whether averages of all kinds are.
     n_targets : int
-        Each has kernels of the respective that take part.
+        Every target has separate active kernels.
 
     Raises
     ------

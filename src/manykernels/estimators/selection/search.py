@@ -122,11 +122,11 @@ class Rung:
         return found or known
 
     def _tells_with_fewer(self, path: StrengthPath) -> bool:
-        """Whether fewer rows tell what a mixture is beside others: not of what ``late`` says.
+        """Whether results on fewer rows suffice to rank a mixture, except for ``late``.
 
-        Averages on features are of kernels of several columns; those of single columns, which what selects may take,
-        gain other amounts by more rows. Of 4,000 rows of spambase a fourth left averages, which then had 33 of 601 rows
-        held out wrong; what selects has 27.
+        Averages on features use kernels of several columns; selections may include single columns, with other gains
+        from more rows. On 4,000 rows of spambase a fourth of the rows preferred averages, with 33 of 601 held-out
+        errors against 27 for selection.
         """
         return path.mixture.averages or not self.late
 
@@ -237,8 +237,8 @@ class Rung:
     ) -> Iterator[list[Candidate]]:
         """Yield what the folds say of every strength.
 
-        Folds whose matrices can be held side by side are tried strength by strength, so that what ends the search early
-        loses a single strength at most; else every fold is opened, tried at all of these, and closed.
+        Folds with matrices in memory side by side are tried strength by strength, so an early end of the search loses a
+        single strength at most; else every fold is opened, tried at all strengths, and closed.
         """
         folds = self.folds[among]
         if not self.in_turn and all(self._stay_open(fold, family) for fold in folds):

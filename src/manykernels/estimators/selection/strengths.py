@@ -1,4 +1,4 @@
-"""Down the strengths of one mixture: coarse steps as far as they help, then finer ones around the best.
+"""Along the strengths of a mixture: coarse steps while useful, then finer steps around the best.
 
 The walk may be ended before the end by a limit of time or Ctrl-C (`StopReason`). What was tried are candidates; a rule
 chooses among them, and evidence tells whether the choice is a finding.
@@ -335,10 +335,10 @@ class StrengthPath:
         return [numbers[place] for place in sorted(places) if 0 <= place < len(numbers)]
 
     def follow(self, try_at: TryAt, *, finest: int = 1, viable: Viability = always) -> StrengthPath:
-        """Walk down; ``try_at`` tries strengths by number in all folds. What it raises leaves what was tried before.
+        """Walk down; ``try_at`` tries strengths by number in all folds. Exceptions keep the earlier results.
 
-        Where it is known around which strengths the best will be, only what lies beside them is tried, and further to
-        the side on which the score rises. It ends as soon as it is not ``viable`` by what is known.
+        If the best strengths are roughly known, only neighbors are tried, and further strengths on the rising side. The
+        walk ends as soon as the path is not ``viable``.
         """
         stride, behind = self.stride, 1 if self.around else BEHIND
         if self.around:
@@ -366,8 +366,8 @@ class StrengthPath:
     def rise(self, *, beyond: bool = False) -> Array:
         """Return how far the top of a parabola through the best strength and the neighbors is above it, (T,).
 
-        Zero where the best is the first or the last, or with what may come ``beyond`` these, if every step gains the
-        same share of the one before as the last one did: infinite where steps do not become smaller.
+        Zero for a best value at either end, or with the extrapolated gain ``beyond``, assuming a geometric decrease of
+        gains: infinite without a decrease.
         """
         numbers, tops = np.array(self.numbers, dtype=np.float64), self.tops()
         means, columns = self.scores().mean(axis=1), np.arange(len(tops))
@@ -406,8 +406,8 @@ class StrengthPath:
     def promising(self) -> Array:
         """Whether more may be gained beyond the best strength than scores can tell, (T,).
 
-        That is, more than half a standard error of what lies between it and the next: two strengths that differ by less
-        are told apart by luck. Without ``around`` a local top may be far from the best.
+        At least half a standard error of the difference to the neighbor: smaller differences are luck. Without
+        ``around`` a local top may be far from the best.
         """
         tops, scores = self.tops(), self.scores()
         if not self.around or len(scores) < 3:
@@ -507,7 +507,7 @@ def limited(time_limit: float | None, last: float) -> Iterator[float]:
 
 
 def between_in_vain(path: StrengthPath, known: Sequence[StrengthPath]) -> bool:
-    """Whether a mixture lies between averages and one that selects more, and is ahead of that one for no score.
+    """Whether a mixture lies between averages and a more selective mixture, without a lead for any score.
 
     Such a mixture is like the sparser one: where the two are equal but for luck, all rows would tell no more.
     """
@@ -521,9 +521,9 @@ def rivals_of(path: StrengthPath, known: Sequence[StrengthPath]) -> list[Strengt
 
 
 def worth_all_rows(known: Sequence[StrengthPath]) -> list[StrengthPath]:
-    """Return what is tried with all rows after it was with fewer: what can win, and the best average of all kernels.
+    """Return the candidates for all rows after a trial on fewer rows: viable ones, and the best average of all kernels.
 
-    To be chosen, what selects must be ahead of that with all rows. It costs little.
+    A cheap baseline that selections must beat on all rows.
     """
     able = [path for path in known if path.can_win(best_scores(rivals_of(path, known)))]
     able = [path for path in able if not between_in_vain(path, able)]

@@ -177,7 +177,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     def plan(self, X: TableLike, y: ArrayLike) -> MemoryPlan | None:
         """Return how kernels would be held and what memory a fit would take, before anything is computed.
 
-        Not there for estimators that find their kernels while they learn.
+        Absent for estimators with learned kernels.
 
         Parameters
         ----------
@@ -189,9 +189,9 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         Returns
         -------
         MemoryPlan or None
-            Its ``expected`` says in words what is held at the peak; `expected_nbytes`, `least_nbytes` and
-            `most_nbytes` say it in bytes. With cross-validation it is the plan of the search. None for a fit of
-            kernels that come as matrices, beside which it takes little, and for kernels of pairs.
+            ``expected`` describes the peak memory in words; `expected_nbytes`, `least_nbytes` and `most_nbytes` in
+            bytes. With cross-validation the plan of the search. None for a fit of given matrices, with little
+            additional memory, and for kernels of pairs.
 
         Raises
         ------

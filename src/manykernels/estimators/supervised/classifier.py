@@ -29,7 +29,7 @@ def _is_logistic(classifier: MKLClassifier) -> bool:
 
 
 class MKLClassifier(ClassifierMixin, BaseMKL):
-    r"""Classifier that learns from many kernels which of them matter.
+    r"""Classifier with kernel selection among many kernels.
 
     Minimizes
 
@@ -71,8 +71,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     outputs : {"own", "shared"}, default="own"
         Whether every class has kernel weights of its own, or all classes share a single set: see Notes.
     solver : str or Solver, default="auto"
-        Name of a solver, or a configured one, whose own ``tol``, ``max_iter``, ``time_limit``, ``callback`` and
-        ``verbose`` then count.
+        Name of a solver, or a configured solver with separate ``tol``, ``max_iter``, ``time_limit``, ``callback`` and
+        ``verbose``.
     fit_intercept : bool, default=True
         Whether to learn the constant ``b``.
     class_weight : dict, "balanced" or None, default=None
@@ -99,11 +99,11 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         Strength used, relative to the mean loss; for ``"elasticnet"`` that of both terms together. Not there if the
         penalty is an object.
     l1_ratio_ : float or ndarray of shape (n_classes,)
-        Share of the norms used, for penalties that have one. A relative ``alpha`` is a fraction of every term's own
-        largest strength, so it differs from ``l1_ratio``; with ``alpha_`` it is the fit in numbers.
+        Share of the norms used, for mixed penalties. A relative ``alpha`` is a fraction of the largest strength per
+        term, so the share differs from ``l1_ratio``; with ``alpha_`` the numeric parameters of the fit.
     noise_ratio_ : float or ndarray of shape (n_classes,)
-        The strength in units of the one at which the model of y in random order is empty: below 1, some of what is
-        selected would be selected from noise.
+        The strength relative to the empty-model strength of y in random order: below 1, part of the selection may be
+        noise.
     noise_p_value_ : float or ndarray of shape (n_classes,)
         Share of targets, y and the random orders (199, of more than 500 samples fewer; of a given ``alpha`` 19, and
         more while they leave doubt), that are as strongly related to the kernels as y is; a warning says so where it is

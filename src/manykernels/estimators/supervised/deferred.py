@@ -1,7 +1,7 @@
 """What a fit puts off until somebody asks, and what is asked for when a model is copied or saved.
 
-What is put off is computed from what the fit held, of which nobody else has a reference: the answer is that of the end
-of the fit, whenever it is asked for. It is kept, and what it took is let go.
+Deferred attributes are computed from private state of the fit: the answer is independent of the time of access. The
+answer is kept, and the sources are released.
 """
 
 from collections.abc import Callable, Sequence

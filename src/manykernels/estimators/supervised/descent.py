@@ -39,7 +39,7 @@ CLEARLY = 2.0  # standard errors by which the loss has to fall
 def weaken(
     fit: Fit, levels: Sequence[NoiseLevel], at_share: Callable[[int, float], Problem], choice: SolverChoice, seed: int
 ) -> Fit:
-    """Return the fit, with weaker strengths for those problems whose leave-one-out losses fall clearly.
+    """Return the fit, with weaker strengths for problems with a clear decrease of leave-one-out losses.
 
     ``at_share`` returns a problem by the number at a share of the default strength; ``seed`` draws the rows left out
     where there are many.

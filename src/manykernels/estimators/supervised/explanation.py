@@ -106,7 +106,7 @@ class Explanations:
 
     @property
     def replaced_kernels_(self) -> dict[str, float]:
-        """Matrices that were indefinite by rounding, so the nearest positive semidefinite ones stand for them.
+        """Matrices that were indefinite by rounding, replaced by the nearest positive semidefinite matrices.
 
         Kernels by name; the value is by how much of the largest eigenvalue the smallest one of the kernel was negative.
         Values computed from the matrices as given differ from those told here.
@@ -133,13 +133,13 @@ class Explanations:
     def feature_importances_(self) -> Array:
         """What predictions of rows not fitted lose without every column, as shares, ``(n_features_in_,)``.
 
-        A column is worth what the mean loss of such rows gains when the part of the kernels is replaced by the mean of
-        that part (see `importance_frame`). It counts in full if one of the kernels by itself is more strongly related
-        to y than any kernel is to 95 % of random orders of y, and else the remainder of it after two standard errors:
-        of columns of noise some pass the one in 5 % of the data sets, and the other in about 2 %. A kernel of several
-        columns shares the worth equally among them. The shares sum to 1, or are all zero for a model whose predictions
-        of new rows are no better with any column than without; of several classes or targets they are the mean.
-        ``importance_method_`` says which rows. Not there for precomputed kernels and pairs, without columns.
+        The importance of a column is the increase in mean loss after replacing the part of the column's kernels by the
+        mean (see `importance_frame`). The full value counts if one of the kernels is more strongly related to y than
+        any kernel to 95% of random orders of y, otherwise the excess over two standard errors: noise columns pass the
+        first criterion in 5% of data sets, and the second in about 2%. A kernel of several columns shares the
+        importance equally. The shares sum to 1, or are all zero for a model without any predictive column; several
+        classes or targets are averaged. ``importance_method_`` names the rows. Absent for precomputed kernels and
+        pairs, without columns.
         """
         bank = self._columns_bank("feature_importances_")
         importances = np.zeros(self.n_features_in_)
@@ -157,10 +157,10 @@ class Explanations:
     def importance_method_(self) -> str:
         """Which rows importances are measured on: "folds" of a search, or training rows by "leave-out".
 
-        "folds": rows that cross-validation held out, at the strength that it chose. "leave-out": every training row by
-        a model that has not seen it, which is one Newton step from the fitted one, in closed form; the penalty's own
-        curvature in the norms tells how far learned weights follow single rows. Which kernels there are is not learned
-        anew: of what selection can pick from noise, ``feature_importances_`` and ``noise_p_value_`` know.
+        "folds": rows held out by cross-validation, at the chosen strength. "leave-out": every training row by a model
+        without the row, a Newton step from the fitted model, in closed form; the curvature of the penalty measures the
+        sensitivity of learned weights to single rows. The selection is fixed: ``feature_importances_`` and
+        ``noise_p_value_`` account for selected noise.
         """
         check_is_fitted(self)
         return str(self.__dict__.get("_importance_method", LEAVE_OUT))
@@ -342,7 +342,7 @@ class Explanations:
 
         Notes
         -----
-        This is about what the model says, right or wrong, and not about what it gains by it.
+        The frame describes the model, not the importance for predictions.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""What predictions of the training rows lose without a column, every row predicted by a model that has not seen it.
+"""Importance of columns from leave-one-out predictions of the training rows.
 
 At the optimum a model is the mean of a Gaussian process, ``f_m ~ GP(0, d_m K_m)`` beside free constants, seen through
 losses of curvature ``W = s l''(y, z)``. With ``Q_m = d_m K_m``, ``Q`` their sum and ``B`` the constants,
@@ -386,8 +386,8 @@ def keeps_rows(model: BaseEstimator, losses: Sequence[Any]) -> bool:
 def keep_importance(model: BaseEstimator, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
     """See to what rows left out lose, where the model keeps too little to be asked later.
 
-    ``kernels`` are the rows as all kernels need them, or a stack of factors; None where folds have measured it.
-    It is measured when somebody asks, from as little as it takes, or at once where that is much.
+    ``kernels`` are the rows in the form of all kernels, or a stack of factors; None after measurement in folds. The
+    measurement is deferred until access, unless the sources are large.
     """
     forget(model, IMPORTANCE, ("_lost_by", "_importance_method", "_norm_bends"))
     expansion = model._expansion

@@ -57,8 +57,8 @@ class Target:
     def stiffness(self) -> tuple[Array, Array]:
         """Return eigenvalues (m,) of ``S``, none below `LOOSE`, and eigenvectors (m, m).
 
-        Norms end at zero, where the penalty has a kink: a function that would go beyond it without one of the rows, by
-        the curvature of the rest along that function alone, keeps the weight. So does that of a single row.
+        Norms end at zero, at the kink of the penalty: a function that would pass zero without a row, by the curvature
+        along the function, keeps the weight. Likewise the function of a single row.
         """
         units = self.values / np.where(self.norms > 0, self.norms, 1.0)[:, None]
         bent = self.curvature * units**2

@@ -34,16 +34,15 @@ def _has_link(regressor: MKLRegressor) -> bool:
 
 
 class MKLRegressor(RegressorMixin, BaseMKL):
-    r"""Regression function that learns from many kernels which of them matter.
+    r"""Regressor with kernel selection among many kernels.
 
     Minimizes
 
     .. math:: \sum_i s_i\, \ell(y_i, f(x_i) + b) + \alpha \Big(\sum_i s_i\Big)\, \Omega(\|f_1\|, \dots, \|f_M\|),
        \qquad f = \sum_m f_m,
 
-    over a single function :math:`f_m` a kernel, and proves by a duality gap how close to the minimum it came. With
-    several targets, one such problem is solved for each, on the same kernels; every target has kernel weights of its
-    own, unless they are to share them.
+    over a function :math:`f_m` per kernel, with a duality gap as the bound on the distance to the minimum. With several
+    targets, every target has a separate problem on the same kernels, with separate kernel weights unless shared.
 
     Parameters
     ----------
@@ -84,8 +83,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     outputs : {"own", "shared"}, default="own"
         Whether every target has kernel weights of its own, or all targets share a single set: see Notes.
     solver : str or Solver, default="auto"
-        Name of a solver, or a configured one, whose own ``tol``, ``max_iter``, ``time_limit``, ``callback`` and
-        ``verbose`` then count.
+        Name of a solver, or a configured solver with separate ``tol``, ``max_iter``, ``time_limit``, ``callback`` and
+        ``verbose``.
     fit_intercept : bool, default=True
         Whether to learn the constant ``b``.
     kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
@@ -108,11 +107,11 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         Strength used, relative to the mean loss; for ``"elasticnet"`` that of both terms together. Not there if the
         penalty is an object.
     l1_ratio_ : float or ndarray of shape (n_targets,)
-        Share of the norms used, for penalties that have one. A relative ``alpha`` is a fraction of every term's own
-        largest strength, so it differs from ``l1_ratio``; with ``alpha_`` it is the fit in numbers.
+        Share of the norms used, for mixed penalties. A relative ``alpha`` is a fraction of the largest strength per
+        term, so the share differs from ``l1_ratio``; with ``alpha_`` the numeric parameters of the fit.
     noise_ratio_ : float or ndarray of shape (n_targets,)
-        The strength in units of the one at which the model of y in random order is empty: below 1, some of what is
-        selected would be selected from noise.
+        The strength relative to the empty-model strength of y in random order: below 1, part of the selection may be
+        noise.
     noise_p_value_ : float or ndarray of shape (n_targets,)
         Share of targets, y and the random orders (199, of more than 500 samples fewer; of a given ``alpha`` 19, and
         more while they leave doubt), that are as strongly related to the kernels as y is; a warning says so where it is
@@ -264,10 +263,10 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
             Samples. Precomputed: a view of the KernelStack that was split, or an (M, n_samples, n_train) array.
         return_std : bool, default=False
-            Whether to return standard deviations too, for the squared loss: those of the function, not of new targets
-            around it, as a Gaussian process has them whose prior is the penalty at the learned weights. They are
-            plug-in, as if the weights had been known. Not for precomputed kernels. Of kernels held as factors they are
-            computed from 1,000 training rows, each of which stands for several.
+            Whether to return standard deviations too, for the squared loss: of the function, not of new targets, by the
+            Gaussian process with the penalty at the learned weights as prior. The deviations are plug-in, ignoring the
+            uncertainty of the weights. Unavailable for precomputed kernels. Kernels held as factors use 1,000 weighted
+            training rows.
 
         Returns
         -------
@@ -311,7 +310,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     def decision_function(self, X: TableLike) -> Array:
         """Return the scores ``f(x) + b``, the logarithms of the predictions; for the losses "poisson" and "gamma" only.
 
-        With several quantiles they are the quantiles before they are put in order.
+        With several quantiles the values before sorting.
 
         Parameters
         ----------

@@ -402,7 +402,7 @@ def _squared_columns(
 ) -> tuple[Array, Array]:
     """Return linear kernels on columns in memory without gaps, and the sums of their diagonals; columns are read once.
 
-    Those not finite are left out: rows tell what is wrong there.
+    Kernels with nonfinite values are left out, for a later error on the rows.
     """
     as_they_are = not (table.chunked or isinstance(table.columns, dict) or table.gaps.any())
     if not linear or not as_they_are or table.center.any() or (table.unit != 1.0).any():

@@ -41,7 +41,7 @@ class FactoredStack(GramStack):
     specs : sequence of KernelSpec
         The kernels by themselves.
     scales : (M,) float
-        What each is multiplied by.
+        Multiplier of every kernel.
     names : sequence of str, optional
     """
 

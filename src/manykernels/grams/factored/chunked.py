@@ -34,7 +34,7 @@ class ChunkedTable(ColumnTable):
     ----------
     source : RowSource
     header : Table
-        The first rows, which say of what kind columns are.
+        The first rows, which determine the kinds of columns.
     standardize : bool, default=False
     missing : {"error", "mask", "indicator"}, default="error"
     used : sequence of int, optional

@@ -89,8 +89,8 @@ def most_pulled(A: Array, mu: Array, lengths: Array, barred: Array, unit: float,
 def multipliers(A: Array, b: Array, mu: Array, rest: Array) -> None:
     """Improve ``mu >= 0`` (c,) to the minimizer of ``||A' mu - b||``, and set ``rest`` to ``b - A' mu``.
 
-    It begins at the multipliers that are positive. The rest is a projection, whose rounding does not grow with the
-    multipliers: those of nearly dependent rows are large.
+    Starts at the positive multipliers. The rest is a projection, with rounding independent of the size of multipliers,
+    large for nearly dependent rows.
     """
     n_rows, size = A.shape
     most = min(n_rows, size)

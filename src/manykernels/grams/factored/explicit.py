@@ -3,7 +3,7 @@
 Of a kernel whose functions have a shape, ``G v >= 0``, the dual norm is that of the functions, ``min_{mu >= 0} ||Z'rho
 + G'mu||``, and so is what a pass returns.
 
-Passes over columns near earlier ones: what those leave open, and readings of the few kernels that it matters for.
+Passes over columns near earlier passes: the uncertainty, and reads of the few relevant kernels.
 
 Dual coefficients of neighboring strengths differ little. With orthonormal directions ``q_k`` whose products with all
 columns are known, and the part of ``rho`` that is outside of their span,

@@ -167,7 +167,7 @@ class LevelFeatures(FeatureMap):
         return sum(len(own) if basis is None else basis.shape[1] for own, basis in pairs)
 
     def places(self, table: ColumnTable, positions: tuple[int, ...]) -> list[Array]:
-        """Return for each column which indicator is one in every row, (n,) int32; `rank` for none, or a missing one."""
+        """Return for every column the nonzero indicator of every row, (n,) int32; `rank` for none, or a missing one."""
         known, starts, found = table.present(positions), np.cumsum([0, *map(len, self.levels)]), []
         for own, position, start in zip(self.levels, positions, starts[:-1], strict=True):
             at = places_among(own, table.values(position))

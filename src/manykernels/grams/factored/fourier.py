@@ -53,8 +53,8 @@ LANDMARK_SHARE = 0.1  # of the trace that a factor may leave: what its landmarks
 class LeadingDirections:
     """A kernel's landmarks and the directions of their features that matter for the rows, the largest first.
 
-    What landmarks and truncation leave of the kernel is positive semidefinite, like all that projections leave. Finer
-    directions begin with the coarser ones, so coefficients of these are coefficients of those.
+    The remainder after landmarks and truncation is positive semidefinite, like any projection remainder. Finer
+    directions begin with the coarser directions, so coefficients are nested.
     """
 
     features: NystroemFeatures  # all directions
@@ -304,8 +304,8 @@ class FourierStack(FactoredStack):
     def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
         """Return ``rho' K_m rho`` of a single kernel by a finer pass, and a bound on the error.
 
-        It is the square of the length of a vector of Fourier sums. What bins and rounding move that vector by, ``d``,
-        moves the square by ``d (2 length + d)``: far less than ``||rho||_1^2`` of it where the penalty is weak.
+        The form is the squared length of a vector of Fourier sums. An error ``d`` of the vector by bins and rounding
+        changes the square by ``d (2 length + d)``: far less than the share of ``||rho||_1^2`` for a weak penalty.
         """
         if self._by_values[kernel]:
             one = self._over(self.table, np.array([kernel]))

@@ -108,10 +108,10 @@ def periods(extents: Array, widths: tuple[float, ...], spacing: float, tol: floa
 
 
 def nested(widths: tuple[float, ...]) -> list[tuple[slice, int]]:
-    """Return parts of increasing widths, each with how many of the narrowest one's bins are one of its own.
+    """Return parts of increasing widths, with the ratio of bins to the narrowest bins.
 
-    Periods are long because of wide kernels, and bins are narrow because of narrow ones: together they would take long
-    transforms. Bins of a part are `NESTED` of those before, whose moments are moments of theirs.
+    Wide kernels need long periods, and narrow kernels need narrow bins: together the transforms would be long. Bins of
+    a part are `NESTED` bins of the previous part, with merged moments.
     """
     level = np.floor(np.log(np.array(widths) / widths[0]) / np.log(NESTED) + 1e-9).astype(np.int64)
     starts = [*np.flatnonzero(np.diff(level, prepend=-1)).tolist(), len(widths)]

@@ -36,7 +36,7 @@ class FactorOperator(Protocol):
     starts : (g + 1,) int
         Columns ``starts[i]:starts[i + 1]`` of ``Z`` belong to ``kernels[i]``.
     positions : tuple of int or None
-        The columns of the table that all of the kernels act on, if they are the same.
+        The common columns of the kernels, if equal.
     """
 
     kernels: Array
@@ -67,7 +67,7 @@ class DenseOperator(FactorOperator):
     ----------
     kernels : (g,) int
     factors : list of (N, r) arrays
-        One a kernel, or one for all with ``starts``.
+        A value per kernel, or a common value with ``starts``.
     starts : (g + 1,) int, optional
     positions : tuple of int, optional
         The columns that all act on.
@@ -75,8 +75,8 @@ class DenseOperator(FactorOperator):
         What the exact kernels add for coefficients, as `FactorOperator` has it. Nothing for projections: functions of a
         projection are functions of the kernel.
     roots : tuple of float
-        What the arrays are to be multiplied by, if they are the table's and stay where they stand: the neighboring
-        columns ``positions``, or features that it keeps. Others are put side by side.
+        Multipliers of the arrays for table columns in place: the neighboring columns ``positions``, or cached features.
+        Other arrays are stacked.
     in_place : bool
         Whether they are the columns.
     """
@@ -161,7 +161,7 @@ class DenseOperator(FactorOperator):
 
 
 class ColumnFactors(FactorOperator):
-    """Factors of kernels that are neighboring columns of one table, read where they stand: one object for all of them.
+    """Factors of kernels as neighboring columns of a table, read in place: a single object for all.
 
     Parameters
     ----------
@@ -169,9 +169,9 @@ class ColumnFactors(FactorOperator):
         Those of the table.
     kernels : (g,) int
     firsts, ranks : (g,) int
-        Which column is the first of every kernel, and how many it has.
+        First column and number of columns of every kernel.
     roots : (g,) float
-        What they are to be multiplied by.
+        Multipliers of the columns.
     """
 
     def __init__(self, columns: Array, kernels: Array, firsts: Array, ranks: Array, roots: Array) -> None:
@@ -282,7 +282,7 @@ class FeatureOperator(FactorOperator):
     ----------
     kernel : int
     positions : tuple of int
-        The columns that it acts on.
+        The columns of the operator.
     spec : KernelSpec
     features : FeatureMap
     scale : float

@@ -62,7 +62,7 @@ class FourierSeries:
 
     @cached_property
     def _pieces(self) -> tuple[float, Array]:
-        """Inverse distance of points from one end to the other, and Taylor coefficients (bins, 8) around them.
+        """Inverse distance between both end points, and Taylor coefficients (bins, 8) around the points.
 
         Frequencies go as far as `reach` over the width of the kernel, which says how near points must be.
         """
@@ -183,7 +183,7 @@ KernelFunction = FourierSeries | LandmarkFunction | CellFunction | LineFunction 
 
 @dataclass(frozen=True, eq=False)
 class KernelPart:
-    """What one kernel adds to one score: a function of its columns, less its mean over training rows if centered."""
+    """Contribution of a kernel to a score: a function of columns, less the training mean if centered."""
 
     target: int  # which score
     kernel: int  # which of the active kernels

@@ -45,8 +45,7 @@ WAVE_STEPS = 8.0
 def rounded_quads(table: ColumnTable, columns: Array, widths: Array, rhos: Array) -> tuple[Array, Array]:
     """Return ``r' K_m r`` of vectors (N, T) for Gaussians of single columns among rounded rows, (M, T).
 
-    Beside it which kernels these are of, (M,) bool: not of those whose column has more knots than rows, of which one
-    is far away.
+    Also returns the mask of the kernels, (M,) bool: without columns of more knots than rows, for far outliers.
 
     Examples
     --------

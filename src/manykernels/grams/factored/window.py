@@ -51,8 +51,8 @@ class Window:
     def plan(cls, columns: tuple[int, ...], widths: Array, table: ColumnTable) -> Window | None:
         """Choose periods that leave room for the widest kernel.
 
-        None if that takes too many frequencies, or their transform longer than a kernel of every pair of rows, which is
-        the most that landmarks take.
+        None if the frequencies are too many, or the transform slower than a kernel of all pairs of rows, the cost of
+        landmarks.
         """
         low, high = (np.array([side[j] for j in columns]) for side in (table.low, table.high))
         periods = high - low + reach(PASS_TOL) * widths.max()

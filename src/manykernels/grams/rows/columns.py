@@ -226,7 +226,7 @@ class ColumnTable:
     def kept_features(self, spec: KernelSpec, positions: tuple[int, ...]) -> Array | None:
         """Return the features (n, r) of a kernel of landmarks, zero where it is; None if there is no room.
 
-        They are computed once for all that ask.
+        Computed once for all kernels.
         """
         if self._kept is None or not isinstance(spec, KernelOfFeatures) or not spec.costly:
             return None

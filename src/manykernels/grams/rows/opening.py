@@ -291,7 +291,7 @@ def open_rows(X: object, *, chunk_rows: int | None = None, n_threads: int = 1) -
     Raises
     ------
     InvalidInputError
-        If there is nothing to read, or what reads it is not installed.
+        For empty input, or a missing reader.
 
     Examples
     --------

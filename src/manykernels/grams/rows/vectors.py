@@ -91,7 +91,7 @@ class RowVector(NDArrayOperatorsMixin):
     Parameters
     ----------
     source : RowSource
-        One that can `hold` parts.
+        A source able to `hold` parts.
     term : Term or Held
     """
 

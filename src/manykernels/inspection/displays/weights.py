@@ -327,7 +327,7 @@ def _largest(sums: np.ndarray, most: int) -> np.ndarray:
 
 
 def _label_columns(ax: Axes, kinds: list[str], ink: draw.Ink) -> bool:
-    """Write the kinds below and, above kernels that differ in one parameter, their name; tell whether there is one."""
+    """Write the kinds below and, above kernels with a single differing parameter, the name; return whether written."""
     letters = (
         draw.inches_of(ax)[0] / max(len(kinds), 1) * draw.POINTS_AN_INCH / (draw.LETTER_WIDTH * draw.font_points())
     )

@@ -97,7 +97,7 @@ def cauchy_combination(p_values: ArrayLike) -> float:
 
 
 def false_discovery_rates(p_values: ArrayLike) -> Array:
-    """Return the q-values of Benjamini and Hochberg: the smallest rate of false discoveries at which each is one.
+    """Return the q-values of Benjamini and Hochberg: the smallest false discovery rate of a rejection.
 
     Examples
     --------

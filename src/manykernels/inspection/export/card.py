@@ -106,7 +106,7 @@ def _lines(number: int, term: Term, names: list[str]) -> pd.DataFrame:
 
 
 def _as_given(axis: Axis, described: dict[str, Any]) -> dict[str, Any]:
-    """Return the description of a line with its ends as numbers that rows have."""
+    """Return the description of a line with ends as occurring numbers."""
     if axis.tails is None:
         return described
     ends = {name: described[name] for name in ("from", "to") if name in described and np.isfinite(described[name])}

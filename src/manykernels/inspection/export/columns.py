@@ -219,7 +219,7 @@ class Columns:
         return values
 
     def frame(self, positions: Sequence[int], columns: Sequence[Any], *, as_given: bool = False) -> pd.DataFrame:
-        """Return columns as a table like that of fit; other columns are 0 or left out.
+        """Return columns as a table in the layout of fit; other columns are 0 or left out.
 
         Numbers of columns with heavy tails are compressed values unless they are ``as_given``.
         """

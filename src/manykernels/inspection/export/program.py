@@ -37,7 +37,7 @@ class Axis:
 
     @property
     def n_cells(self) -> int:
-        """Pieces, one cell below and one above; steps; levels and one for others; each with one for missing values."""
+        """Pieces, plus a cell below and above; steps; levels, plus other levels; and a cell for missing values."""
         counts = {"pieces": self.n_pieces + 1, "steps": len(self.edges), "boolean": 1}
         return counts.get(self.kind, len(self.levels)) + 2
 

@@ -1,4 +1,4 @@
-"""How well a fitted estimator does on data it has not seen, and what that would be on other samples of the kind."""
+"""Held-out scores of a fitted estimator, with intervals by resampling."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -50,6 +50,6 @@ def ends_of_width_grids(model: Any, X: Any) -> Iterator[tuple[str, str, float]]:
 
 
 def _width(spec: KernelSpec) -> float | None:
-    """Return the width of a kernel that has one, as a number or in medians."""
+    """Return the width of a kernel, if any, as a number or in medians."""
     width = getattr(spec, "width", None)
     return width.factor if isinstance(width, MedianWidth) else float(width) if isinstance(width, (int, float)) else None

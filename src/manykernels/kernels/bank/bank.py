@@ -409,7 +409,7 @@ class KernelBank(BankConstructors, Bank):
         return replace(self, kernels=(*entries, *added), missing="mask")
 
     def replace(self, **changes: Any) -> Self:
-        """Return a bank with other entries or options; this one stays unchanged.
+        """Return a bank with other entries or options, without changes to the original.
 
         Parameters
         ----------

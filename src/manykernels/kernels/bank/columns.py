@@ -46,7 +46,7 @@ BY_COLUMNS = (
 class Table:
     """A table: the column names (None for an array) and a way to the columns as float64.
 
-    Indexed by rows it is a table again, which nobody needs to read once more.
+    Indexing by rows returns a table without a second read.
     """
 
     data: Any  # DataFrame, float64 array, or rows in compressed form

@@ -365,7 +365,7 @@ class BankConstructors(ABC):
         least : int, default=1
             Groups with fewer columns in the table are left out.
         unknown : {"error", "drop"}, default="error"
-            What to do with columns that the table does not have.
+            Treatment of columns absent from the table.
         **options
             ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
             ``shape``.

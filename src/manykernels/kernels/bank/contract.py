@@ -98,7 +98,7 @@ class PreparedRows(Generic[Data]):
     names : tuple of str
         The kernels of the bank that prepared the rows.
     data : TablePoints, StackSamples or MemberPairs
-        What the kernels read, by what the rows are.
+        The form of rows for the kernels.
     row_means : (M, n) float64 or None
         With centering: mean of every raw kernel of every row with the training rows.
     factors : (M, n) float64 or None

@@ -112,7 +112,7 @@ class FittedBank:
     # --- rows -------------------------------------------------------------------------------------------------------
 
     def prepare(self, X: object) -> PreparedRows[Any]:
-        """Check rows once, and compute what normalization needs of them.
+        """Check rows once, and compute the inputs of normalization.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class FittedBank:
     def narrow(self, prepared: PreparedRows[Any]) -> PreparedRows[Any]:
         """Return rows prepared by the bank this one was taken from as rows prepared by the bank.
 
-        `block` and `diag` do it on every call; do it once where many blocks are read.
+        `block` and `diag` prepare rows on every call; prepare once before many blocks.
 
         Parameters
         ----------
@@ -173,7 +173,7 @@ class FittedBank:
         return PreparedRows(self.names, self.raw.narrow(prepared.data, places), **prepared.normalization(places))
 
     def take(self, kernels: Index) -> FittedBank:
-        """Return the bank of those kernels only, in that order; it accepts rows that the bank prepared.
+        """Return the bank of the selected kernels in order; rows prepared by the original bank are accepted.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class FittedBank:
             Made by the bank, or by the bank it was taken from. The same object twice (and the same rows) gives exactly
             symmetric matrices.
         kernels : None, positions, slice or mask
-            Which kernels, in which order; None is all.
+            Kernels in order; None is all.
         rows, cols : None, positions, slice or mask
             Which rows of ``prepared_a`` and of ``prepared_b``; None is all.
         out : (m, a, b) float64, optional
@@ -233,7 +233,7 @@ class FittedBank:
         return out
 
     def evaluate(self, left: Side[Any], right: Side[Any], kernels: Array, out: Array, *, same: bool) -> None:
-        """Write what `block` returns to ``out``, of rows that the bank prepared and at positions that there are.
+        """Write the result of `block` to ``out``, for prepared rows and valid positions.
 
         Parameters
         ----------
@@ -297,7 +297,7 @@ class FittedBank:
         Returns
         -------
         HeldGrams or None
-            Those of a stack used as it is are no copy.
+            Unchanged kernels of a stack are no copy.
         """
         if not self.raw.as_matrices:
             return None
@@ -308,7 +308,7 @@ class FittedBank:
 
 
 class Bank(ABC):
-    """Which kernels on rows of one kind, with what normalization: immutable, and fitted on training rows only.
+    """Kernels on rows of a kind, with normalization: immutable, and fitted on training rows only.
 
     The parameters have the names that scikit-learn's searches give them, for example ``kernels__normalize``.
     """
@@ -400,7 +400,7 @@ class Bank(ABC):
 
     @abstractmethod
     def check(self, X: object) -> None:
-        """Check that the kernels can read what they use of the rows; a Table remembers what was found.
+        """Check that the kernels can read their rows; a Table caches the result.
 
         Parameters
         ----------
@@ -436,10 +436,10 @@ class Bank(ABC):
         return {field.name: getattr(self, field.name) for field in fields(self) if field.init}  # type: ignore[arg-type]  # a dataclass
 
     def set_params(self, **changes: object) -> Self:
-        """Return a bank with other arguments; this one stays unchanged.
+        """Return a bank with other arguments, without changes to the original.
 
-        Estimators of the package put the new bank in the place of the old one, so that ``GridSearchCV`` over
-        ``kernels__normalize`` does what it does elsewhere.
+        Estimators replace the old bank by the new bank, for the usual behavior of ``GridSearchCV`` over
+        ``kernels__normalize``.
 
         Parameters
         ----------

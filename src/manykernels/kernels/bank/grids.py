@@ -66,7 +66,7 @@ class DefaultKernels(BankEntry):
     Parameters
     ----------
     apart : tuple, default=()
-        Columns that kernels of several columns leave out, names or positions: those that a bank gives shapes.
+        Columns excluded from joint kernels, names or positions: shaped columns.
     """
 
     apart: tuple[Any, ...] = ()
@@ -330,7 +330,7 @@ class OnLandmarks(BankEntry):
     columns : column selection, default=None
         None is every column that holds numbers.
     stretched : column selection, default=None
-        Among these. None is all if they are at most 30, else none.
+        Candidate columns. None is all up to 30 columns, else none.
     """
 
     specs: tuple[Landmarks, ...] = (Landmarks(ROUGH),)

@@ -7,8 +7,8 @@ In the order, for every kernel:
 2. *scaling*: ``"trace"`` divides by the sum, ``"mean_diagonal"`` by the mean, of the training diagonal;
    ``"unit_diagonal"`` divides ``k(x, z)`` by ``sqrt(k(x, x) k(z, z))``; None does nothing.
 
-A row that lacks a column of a kernel is zero in it. Means and scales are those of the rows that have it, so a kernel
-with gaps is, among the rows without, the kernel that the rows alone would have.
+A row with a missing column of a kernel is zero. Means and scales come from the present rows, so a kernel with gaps
+equals the kernel of the present rows alone.
 
 Scaling comes last so the normalized kernel has the property that the name promises.
 """

@@ -204,9 +204,8 @@ class Joint(BankEntry):
 class Spare(Joint):
     """Kernels that a search adds to averages where held-out rows are predicted better with them, the first alone first.
 
-    They are in no other candidate: of a fit that selects, or of an average that has them without a reason, many rows
-    are predicted worse with kernels that are so narrow that every row is far from all others. Parameters are those of
-    :class:`Joint`.
+    The narrow kernels are in no other candidate: in selections, or averages without need, very narrow kernels worsen
+    predictions on many rows. Parameters follow :class:`Joint`.
     """
 
 
@@ -221,7 +220,7 @@ class PerGroup(BankEntry):
     least : int, default=1
         Groups with fewer columns in the table are left out.
     unknown : {"error", "drop"}, default="error"
-        What to do with columns that the table does not have; "drop" leaves them out.
+        Treatment of columns absent from the table; "drop" leaves them out.
     """
 
     specs: tuple[KernelSpec, ...]
@@ -299,7 +298,7 @@ def _incomplete(table: Table, positions: tuple[int, ...]) -> tuple[int, ...]:
 def as_entry(entry: object, known: dict[KernelSpec, KernelSpec]) -> BankEntry:
     """Return a bank entry from a pattern or from ``(name, spec)`` or ``(name, spec, columns)``.
 
-    Equal kernels of a bank become one, the first of those ``known``: what follows from them is found once.
+    Equal kernels of a bank are merged into the first of the ``known``, for shared results.
     """
     if isinstance(entry, (tuple, list)) and len(entry) in (2, 3):
         name, spec, *columns = entry

@@ -98,7 +98,7 @@ class KernelSpec(ABC):
     def diag(self, A: Array) -> Array:
         """Return ``k(a, a)`` for every row of ``A``, (n_a,) float64, without building the matrix.
 
-        Ones where the diagonal is one, and else read off small blocks of the matrix, unless a kernel says it itself.
+        Ones for a unit diagonal, else read off small blocks of the matrix, unless overridden.
 
         Parameters
         ----------

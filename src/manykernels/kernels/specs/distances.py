@@ -1,4 +1,4 @@
-"""Distances of rows, dense or sparse, exact where it matters, and the widths of kernels that they decide.
+"""Distances of rows, dense or sparse, with exact small distances, and the derived widths of kernels.
 
 Widths are fixed numbers, geometric grids, or multiples of the median distance, which are resolved at fit.
 """
@@ -111,7 +111,7 @@ class SparsePoints:
         return np.asarray(self.rows @ weights)
 
     def inner(self, other: SparsePoints) -> Array:
-        """Return the inner products with other rows, (n, n_other), dense."""
+        """Return the inner products with further rows, (n, n_other), dense."""
         return np.asarray((self.rows @ other.columns).toarray())
 
     def squared_distances(self, other: SparsePoints, norms: Array, other_norms: Array) -> Array:
@@ -239,7 +239,7 @@ class MedianDistances:
 
 
 class LearnedByColumns(dict[tuple[int, ...], MedianDistances]):
-    """What each set of columns teaches, of the ``points`` that have them; single columns teach all their sets the same.
+    """Statistics of every column set, from complete ``points``; sets of single columns share statistics.
 
     Bins are of ``many`` points, if given.
     """
@@ -330,8 +330,8 @@ def pairs_within(values: Array, width: float) -> int:
 def middle_gaps(values: Array, n_steps: int) -> tuple[Array, int, int]:
     """Return a few differences of sorted values, and the places of the two middle ones of all in the order of these.
 
-    Bisection finds bounds with few pairs between them: the median is the same number as that of all differences. If it
-    is zero, that of the rest is meant; there are none if all values are equal.
+    Bisection finds bounds with few pairs in between: the median equals the median of all differences. A zero median is
+    replaced by the median of positive differences; none if all values are equal.
     """
     n_pairs = len(values) * (len(values) - 1) // 2
     n_equal = pairs_within(values, 0.0)

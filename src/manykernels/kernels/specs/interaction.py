@@ -22,8 +22,8 @@ from manykernels.validation.arrays import Array, check_count, check_finite, chec
 class ColumnPower(KernelSpec):
     """Linear kernel of powers, ``sum_j phi(x_j) phi(z_j)`` with ``phi(x) = ((x / unit)^degree - center) / scale``.
 
-    On a single column, the kernel of a normalized power, of which products are made: ``scale`` is the root mean square
-    of what it divides, so the kernel has a mean diagonal of one.
+    On a single column, the kernel of a normalized power, a factor of products: ``scale`` is the root mean square
+    divisor, for a mean diagonal of 1.
 
     Parameters
     ----------
@@ -96,9 +96,9 @@ Part = tuple[KernelSpec, tuple[int, ...]]
 class Interaction(KernelSpec):
     """Product of kernels on chosen columns, ``k(x, z) = prod_p k_p(x[columns_p], z[columns_p])``.
 
-    Columns are positions among the columns that the kernel is given, not among those of the table. A part may occur
-    more than once. Linear parts of a single column every make the kernel of a monomial, which has rank one and is
-    evaluated as such. Without parts the kernel is the constant one.
+    Columns are positions among the columns of the kernel, not of the table. A part may occur more than once. Linear
+    single-column parts give the kernel of a monomial, of rank 1 and evaluated accordingly. Without parts the kernel is
+    constant.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Kernels of sequences: spectrum, gapped and mismatch k-mers, and weighted degree, by counts of k-mers.
 
-A k-mer is what k neighboring letters are. ``phi_s(x)`` sums over the windows of x that show s, so that
+A k-mer is a sequence of k neighboring letters. ``phi_s(x)`` sums over the windows of x matching s:
 
     spectrum         s = the letters
     mismatches=m     s = all words that differ from the letters in at most m places
@@ -57,7 +57,7 @@ class Kmers(ObjectKernel):
     mismatches : int, default=0
         Up to how many letters may differ.
     positional : bool, default=False
-        Whether k-mers count where they stand, for sequences that are aligned.
+        Whether positions of k-mers matter, for aligned sequences.
     shift : int, default=0
         Of positional k-mers: how far they may move. Two that stand d apart count ``2 shift + 1 - d``.
     shortest : int, optional
@@ -65,7 +65,7 @@ class Kmers(ObjectKernel):
     reverse_complement : bool, default=False
         Whether the other strand is read too ("dna" and "rna").
     unknown : {"error", "skip"}, default="error"
-        What letters outside the alphabet mean, for example N: windows that hold one are left out by "skip".
+        Treatment of letters outside the alphabet, for example N: "skip" leaves out their windows.
     n_features : int, default=2**22
         Words beyond so many share places by a hash, which is a kernel too.
     seed : int, default=0
@@ -186,7 +186,7 @@ class Kmers(ObjectKernel):
         Raises
         ------
         InvalidInputError
-            Values that are no strings, empty ones, and letters outside the alphabet.
+            Values other than strings, empty strings, and letters outside the alphabet.
         """
         codes, starts = self.encoded(objects)
         data, indices, ends = kmer_loops.count_kmers(codes, starts, *self._loop, self.normalized)

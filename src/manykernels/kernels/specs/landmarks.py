@@ -49,13 +49,13 @@ class Landmarks(KernelOfFeatures):
     stretched : int, optional
         Position of the stretched column among those of the kernel.
     stretch : float, default=4.0
-        What that column is multiplied by.
+        Multiplier of the column.
     center : bool, default=True
         Whether functions have mean zero over the landmarks, so constants are left to the intercept.
     points : tuple of tuple of float, optional
         The landmarks; learned by :meth:`KernelBank.fit` where None.
     units : tuple of float, optional
-        What every column is multiplied by, 0 for one that does not vary; learned with the landmarks.
+        Multiplier of every column, 0 for constants; learned with the landmarks.
 
     Raises
     ------

@@ -127,7 +127,7 @@ class ObjectKernel(KernelSpec):
         ----------
         objects : sequence of n objects
         shared : dict, optional
-            What kernels that read the same objects may keep there for one another.
+            Cache shared by kernels of the same objects.
         """
         shared = {} if shared is None else shared
         if self.feature_map not in shared:
@@ -487,7 +487,7 @@ class Fingerprint(ObjectKernel):
     radius : int, default=2
         Of Morgan's environments, for SMILES.
     binary : bool, default=False
-        Whether counts above one are one.
+        Whether counts above 1 are set to 1.
     n_features : int, default=4096
         Places; positions beyond share them, modulo their number.
     normalized : bool, default=True

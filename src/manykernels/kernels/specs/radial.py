@@ -1,6 +1,6 @@
 """Kernels that are functions of a distance: Gaussian, Matern, ARD Gaussian, Laplacian; exponential chi-squared.
 
-Beside them, those of two rows that are no inner product: Dirichlet, scikit-learn's names, any callable.
+Also other kernels of two rows: Dirichlet, scikit-learn's names, any callable.
 """
 
 import re

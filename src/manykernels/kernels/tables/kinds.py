@@ -113,8 +113,8 @@ def warn_of_numbers_as_text(columns: Sequence[pd.Series]) -> None:
 def numbers_as_text(column: pd.Series) -> str:
     """Return in a few words which numbers a column of many texts holds; nothing if most of the texts are none.
 
-    A single "?" makes text of a column of numbers. Few levels, codes with leading zeros, and columns that say that they
-    are categories are no numbers.
+    A single "?" turns a column of numbers into text. Few levels, codes with leading zeros, and categorical dtypes are
+    not numbers.
     """
     levels = [] if isinstance(column.dtype, pd.CategoricalDtype) else column.dropna().unique().tolist()
     if len(levels) <= FEW_LEVELS:
@@ -284,7 +284,7 @@ def is_sparse_frame(X: pd.DataFrame) -> bool:
 def compressed(X: pd.DataFrame | spmatrix | sparray) -> csr_array:
     """Return a sparse matrix, a DataFrame of sparse columns or an array as rows, float64 in canonical form.
 
-    What was passed in is not modified, and not copied if it has that form.
+    The argument is not modified, and not copied if in the right form.
     """
     if isinstance(X, pd.DataFrame):
         frame: Any = X

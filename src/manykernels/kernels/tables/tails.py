@@ -41,7 +41,7 @@ def tails_of(column: Array, deviation: float) -> tuple[float, float]:
 
 
 def compress_tails(values: Array, middle: float, unit: float) -> Array:
-    """Return numbers in units from the middle: as they are within one unit, and beyond it compressed to less than 3.
+    """Return numbers in units from the middle: unchanged within a unit, and compressed beyond to less than 3.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def compress_tails(values: Array, middle: float, unit: float) -> Array:
 
 
 def expand_tails(values: Array, middle: float, unit: float) -> Array:
-    """Return the numbers that `compress_tails` makes these of; those at or beyond the ends of its range become large.
+    """Return the inverse of `compress_tails`; values at or beyond the ends of the range become large.
 
     Examples
     --------

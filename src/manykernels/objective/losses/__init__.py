@@ -82,13 +82,13 @@ def get_loss(loss: str | AnyLoss, **params: object) -> Any:
 
 
 def get_shared_loss(loss: str | Loss | SharedLoss, *, kinks: bool = False) -> SharedLoss:
-    """Return the loss of several scores that a loss of one score stands for: ``"logistic"`` for the multinomial one.
+    """Return the multi-score version of a single-score loss: the multinomial loss for ``"logistic"``.
 
     Parameters
     ----------
     loss : str, Loss or SharedLoss
     kinks : bool, default=False
-        Whether a loss with kinks will do, as it does where it is smoothed.
+        Whether kinks are acceptable, by smoothing.
 
     Raises
     ------

@@ -334,7 +334,7 @@ class PiecewiseLinear(QuadraticConjugate):
         return np.zeros(np.broadcast(y, z).shape)
 
     def dual_interval(self, y: Array, z: Array) -> tuple[Array, Array]:
-        """Return the ends of the box beyond the kink and zero before it; on it, up to rounding, what is between."""
+        """Return the ends of the box beyond the kink and zero before; at the kink, up to rounding, the interval."""
         (least, most), slack = self.dual_bounds(y), y - z
         rounding = ROUNDING * np.maximum(np.abs(y), np.abs(z))  # of that difference
         lo = np.where(slack > self.kink + rounding, most, np.where(slack > rounding - self.kink, 0.0, least))

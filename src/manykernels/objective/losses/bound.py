@@ -465,7 +465,7 @@ class CoupledLossBound(BoundLoss):
 
     @abc.abstractmethod
     def inverse_curvature(self, z: Array) -> RiskInverse:
-        """Return what inverts the Hessian on vectors that sum to zero in every group.
+        """Return the inverse of the Hessian on vectors of zero sum in every group.
 
         It is positive definite on the samples of all groups, and zero for samples of none.
         """

@@ -1,4 +1,4 @@
-"""Losses of all samples together, which are no sum over samples: what solvers and certificates need of them.
+"""Losses coupled over all samples: the interface of solvers and certificates.
 
 Cox's partial likelihood, for times until an event of which some are censored: as a function of scores, the terms are
 logarithms of sums over risk sets, and all sums are kept as logarithms.
@@ -407,7 +407,7 @@ class CoxPartial(CoupledLoss):
 
 
 def survival_target(event: ArrayLike, time: ArrayLike, strata: ArrayLike | None = None) -> Array:
-    """Return signed times of events and censored samples, with strata of which each has risk sets of its own.
+    """Return signed times of events and censored samples, with strata of separate risk sets.
 
     Only the order of the times matters, so their ranks stand for them.
 
@@ -416,7 +416,7 @@ def survival_target(event: ArrayLike, time: ArrayLike, strata: ArrayLike | None 
     event : array-like of bool of shape (N,)
         Whether the event was seen.
     time : array-like of shape (N,)
-        When it was seen, or until when it was not; not negative.
+        Time of the event or of censoring; nonnegative.
     strata : array-like of shape (N,), default=None
         Labels of strata.
 

@@ -1,8 +1,8 @@
 """Curvatures: second derivatives ``H`` of a loss in the scores, as products, squares, and ``Z' H Z`` for factors ``Z``.
 
-There are three shapes: `SampleCurvature`, diagonal (every score by itself); `OutputCurvature`, in which the scores of a
-sample act on each other; and losses that couple samples bring one of their own. Vectors are (N,), of several outputs
-(N, T), and the coefficients of factors are then those of output by output, kernel by kernel.
+There are three shapes: `SampleCurvature`, diagonal (separate scores); `OutputCurvature`, with coupled scores of a
+sample; and custom curvatures of losses that couple samples. Vectors are (N,), of several outputs (N, T), and
+coefficients of factors are ordered by output, then by kernel.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def add_curved(weights: Array, shares: Array, risks: Any, image: Array, out: Arr
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """What is between outputs in ``sum_i z_i z_i' (x) (diag(p_i) - p_i p_i')``, in coordinates that make it small.
+    """The coupling of outputs in ``sum_i z_i z_i' (x) (diag(p_i) - p_i p_i')``, in coordinates of small coupling.
 
     A change that is the same in all outputs bends nothing; the rest have a basis in which the mean over rows of
     ``diag(p_i) - p_i p_i'`` is diagonal. There are blocks on the diagonal, and what is between them is zero on average.
@@ -143,7 +143,7 @@ class Curvature(abc.ABC):
     def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
         """Return ``Z' H Z`` from about so many of the rows, with a last row and column for the intercept.
 
-        Of several outputs (T, r, r), one for each and nothing between them, or (1, r, r) where it is the same for all.
+        With several outputs (T, r, r), decoupled, or (1, r, r) if equal for all.
         """
 
     def hessian(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> tuple[Array, Shares | None]:

@@ -1,4 +1,4 @@
-"""Losses of several scores a sample: what they are, and the sum over outputs that any loss of a single score makes.
+"""Losses of several scores per sample, and sums of single-score losses over outputs.
 
 Multinomial: a score per class, of which only differences count.
 """
@@ -37,7 +37,7 @@ class SharedLoss(abc.ABC):
     steepness : float
         Of a coupled loss: the sum of the sizes of derivatives in the scores of a sample, at most.
     linear_dual : bool
-        Whether the curvature is one everywhere, as that of the squared loss.
+        Whether the curvature is constant 1, as for the squared loss.
     entropic, kink, piecewise_linear
         As in `Loss`.
     """
@@ -313,9 +313,9 @@ class Multinomial(SharedLoss):
     def best_intercepts(self, y: Array, f: Array, weight: Array) -> Array:
         """Minimizer over ``b`` with a mean of zero, by Newton's method; the optimality is ``sum_i s_i (e_c - p) = 0``.
 
-        The first step, and more of them while they are long, multiply the probabilities of every class to where they
-        would sum to what they should: iterative scaling, which always gains. Exponentials of ``f`` serve all steps, as
-        long as these are not far. The classes must all occur, or there is no minimizer.
+        The first step, and further long steps, scale the probabilities of every class to the target sums: iterative
+        scaling, a guaranteed descent. Exponentials of ``f`` are reused for small steps. All classes must occur, or
+        there is no minimizer.
         """
         totals, unit, rounded = weight @ (y > 0), float(weight.sum()), _rounded(weight)
         base = b = np.zeros(y.shape[1])

@@ -163,10 +163,10 @@ def lifted(curvatures: Array) -> Array:
 def smaller_smoothing(exact: Any, z: Array, mu: float | Array, goal: float) -> float | Array:
     """Return a smoothing of a bound loss, ``mu`` at most, whose error at the scores is at most ``goal``.
 
-    Of several outputs one of every (T,), which share the goal alike, but for what some do not need. An output that is
-    nearly constant has most of the samples near a kink, and with them most of the error: one smoothing of all would
-    leave the rest too few between their kinks for a step to see where it leads. (Hinge of five classes that share
-    weights, 40 kernels on 30,000 rows, took 16 CPU seconds in place of 25.)
+    With several outputs a value per output (T,), which share the goal equally, except slack of some. A nearly constant
+    output has most of the samples near a kink, and thus most of the error: a common smoothing would leave the rest too
+    narrow for steps. (Hinge of five classes with shared weights, 40 kernels on 30,000 rows, took 16 CPU seconds instead
+    of 25.)
     """
     if len(exact.outputs) == 1 or not isinstance(z, np.ndarray):
         return _smaller(exact, z, float(np.min(mu)), goal)

@@ -38,7 +38,7 @@ def survival_array(event: ArrayLike, time: ArrayLike, strata: ArrayLike | None =
     time : array-like of shape (n_samples,)
         How long until it was seen, or until when it was not: real numbers, not negative.
     strata : array-like of int of shape (n_samples,), default=None
-        Numbers of strata, each with a baseline hazard and risk sets of its own.
+        Numbers of strata with separate baseline hazards and risk sets.
 
     Returns
     -------
