@@ -233,7 +233,7 @@ class Solver(ABC, Generic[State]):
 
     @classmethod
     def configured(cls, **parameters: Any) -> Solver:
-        """Return the solver with the given parameters, or say which parameters it has.
+        """Return the solver with the given parameters, or raise an error with the known parameters.
 
         Parameters
         ----------
@@ -257,7 +257,7 @@ class Solver(ABC, Generic[State]):
         Raises
         ------
         IncompatibleError
-            If it cannot; the message names what is missing.
+            For an unsupported problem; the message has the reason.
         """
         reasons = self.refusals(problem)
         if reasons:

@@ -222,7 +222,7 @@ def compare_solvers(
     InvalidInputError
         If ``problem`` is no Problem, a name is unknown, or two solvers have the same label.
     IncompatibleError
-        If one of them cannot solve the problem; none is run then.
+        For an unsuitable solver; none is run then.
     ImportError
         Without any model, if the first solver needs a missing package. Failures beside successful solvers are rows of
         the summary.
@@ -468,12 +468,12 @@ def check_able(solver: Solver, problem: Problem) -> None:
 
 
 def get_solver(name: str) -> type[Solver]:
-    """Return the solver class of that name or alias, or say which names there are.
+    """Return the solver class of a name or alias, or raise an error with the known names.
 
     Parameters
     ----------
     name : str
-        Any of `SOLVERS`, or what the literature calls one, for example ``"citi"``.
+        Any of `SOLVERS`, or an alias from the literature, for example ``"citi"``.
 
     Returns
     -------
@@ -523,7 +523,7 @@ def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
     Raises
     ------
     IncompatibleError
-        If no solver can solve the problem; the message says for every what it lacks.
+        If no solver can solve the problem; the message has the reason for every solver.
 
     Examples
     --------

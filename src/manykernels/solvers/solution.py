@@ -124,7 +124,7 @@ class Limits:
     Raises
     ------
     InvalidInputError
-        If one of them is unusable.
+        For an unusable problem.
 
     Examples
     --------

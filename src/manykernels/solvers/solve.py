@@ -117,7 +117,7 @@ def solve(
     kernel_penalties : array_like of shape (n_kernels,), optional
         Positive ``w``.
     outputs : {"shared", "own"}, default="shared"
-        Whether several targets share their kernel weights, or each has its own: then a tuple of solutions is returned.
+        Whether several targets share kernel weights; separate weights return a tuple of solutions.
     representation : {"auto", "gram", "factored"}, default="auto"
         How kernels of a bank are held; see :func:`~manykernels.grams.plan.plan_kernels`.
     memory_budget : int, str or None
@@ -142,7 +142,7 @@ def solve(
     InvalidInputError
         If anything about the input is wrong; the message says what and how to mend it.
     IncompatibleError
-        If the solver cannot solve the problem; the message names those that can.
+        For an unsupported problem; the message lists suitable solvers.
     MemoryBudgetError
         If the kernels of a bank do not fit in any form.
 
@@ -151,7 +151,7 @@ def solve(
     ConvergenceWarning
         If the gap is above ``tol`` at the end, whatever the reason.
     UserWarning
-        If times for the loss ``"cox"`` come without events: each counts as one seen.
+        For times of the loss ``"cox"`` without events: all events count as seen.
 
     Examples
     --------

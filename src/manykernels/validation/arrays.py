@@ -292,7 +292,7 @@ def check_parameter_range(values: object, name: str, *, allow_zero: bool = False
 
 
 def check_choice(value: object, choices: Collection[str], name: str) -> str:
-    """Return ``value`` if it is one of ``choices``, else say which there are."""
+    """Return ``value`` if among ``choices``, else raise an error with the choices."""
     if not isinstance(value, str) or value not in choices:
         raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
     return value

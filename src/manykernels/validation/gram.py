@@ -293,7 +293,7 @@ def tell_of_replaced(sizes: dict[int, float], n_kernels: int, name: str) -> None
 
 
 def not_definite_message(bad: dict[int, Array], n_kernels: int, name: str) -> str:
-    """Say which kernels are indefinite, by how much the first of them is, and what to do."""
+    """Return a message with the indefinite kernels, the size of the first violation, and a remedy."""
     first, gram = next(iter(bad.items()))
     eigenvalues = np.linalg.eigvalsh(gram.astype(np.float64))
     hint = (

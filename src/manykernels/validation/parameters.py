@@ -83,7 +83,7 @@ ALIKE = 0.75  # similarity of two names of parameters, one of which is a slip
 
 
 def hint(given: object, known: Collection[str], elsewhere: Mapping[str, str]) -> str:
-    """Return which of the known names is meant by one that is none, as the end of a message; or nothing."""
+    """Return the suggestion of a known name, as the end of a message; or an empty text."""
     if not isinstance(given, str):
         return ""
     name = given.strip().lower()
@@ -108,12 +108,12 @@ def printable(text: object, keep: str = "") -> str:
 
 
 def close_name(given: str, known: Collection[str]) -> str | None:
-    """Return the known name of which one that is none is a slip; None if it is like none."""
+    """Return the known name closest to a misspelled name; None without a close name."""
     return next(iter(get_close_matches(given, known, 1, ALIKE)), None)
 
 
 class SaysWhichParameter:
-    """Base of estimators: an argument that they do not have raises a TypeError that names the one that is meant."""
+    """Base of estimators: an unknown argument raises a TypeError with the closest known argument."""
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -122,7 +122,7 @@ class SaysWhichParameter:
 
 
 def _explaining(init: Callable[..., None]) -> Any:
-    """Return a constructor that says what to do about arguments that it does not have; the signature is the same."""
+    """Return a constructor with helpful errors for unknown arguments and the same signature."""
     known = [name for name in inspect.signature(init).parameters if name != "self"]
 
     @functools.wraps(init)
@@ -165,7 +165,7 @@ WIDTH_NAMES: Mapping[str, str] = {
 
 
 def knows(options: Collection[str], owner: str) -> Callable[[F], F]:
-    """Have a class method that hands ``options`` on say which parameter is meant by one that neither has."""
+    """Extend a class method with ``options`` by errors that suggest known parameters."""
 
     def decorated(function: F) -> F:
         named = [name for name in inspect.signature(function).parameters if name not in ("cls", "options")]
@@ -202,7 +202,7 @@ Kind = TypeVar("Kind")
 
 
 def check_flag(value: object, name: str) -> bool:
-    """Return ``value`` as a bool if it is one, else raise ``InvalidInputError``."""
+    """Return a boolean ``value``, else raise ``InvalidInputError``."""
     if not isinstance(value, (bool, np.bool_)):
         raise InvalidInputError(f"{name} must be True or False, got {value!r}.")
     return bool(value)
@@ -221,7 +221,7 @@ def check_limits(limits: Any) -> None:
 
 
 def check_instance(value: object, kind: type[Kind], name: str, example: str) -> Kind:
-    """Return ``value`` if it is of the class, else name the class and show one way to make one."""
+    """Return ``value`` if of the class, else raise an error with an example."""
     if not isinstance(value, kind):
         raise InvalidInputError(f"{name} must be a {kind.__name__} such as {example}, got {value!r}.")
     return value

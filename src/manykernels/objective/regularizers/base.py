@@ -38,12 +38,11 @@ class Regularizer:
     ``Omega*(u) = sup_{t >= 0} t'u - Omega(t)`` is a function of ``u_m = sqrt(rho' K_m rho) / w_m``. Everywhere below,
     ``t``, ``u`` and kernel weights ``d`` have shape (M,), a number per kernel.
 
-    One made of linear terms, ridge terms and powers gives the coefficients, `curve`, of which every solver on matrices
-    and on factors reads what it needs: nothing else is to be written. Any other gives ``value``, ``conjugate`` and
-    ``prox``, which say what the problem is, and ``sparse``; each of the optional methods, ``derivative``,
-    ``second_derivative`` (`curvature` where it is no sum over kernels), ``conjugate_derivative`` and ``norm_bound``,
-    opens more solvers; ``capabilities`` lists what there is. A that per regularizer does not have raises
-    `IncompatibleError`.
+    A penalty of linear terms, ridge terms and powers only defines the coefficients, `curve`, sufficient for every
+    solver on matrices and on factors. Any other penalty defines ``value``, ``conjugate`` and ``prox``, and ``sparse``;
+    each of the optional methods, ``derivative``, ``second_derivative`` (`curvature` where it is no sum over kernels),
+    ``conjugate_derivative`` and ``norm_bound``, opens more solvers; ``capabilities`` lists the available ones. A
+    missing method raises `IncompatibleError`.
 
     Parameters
     ----------
