@@ -31,7 +31,7 @@ PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 SIDE_BY_SIDE = xargs -P $(WORKERS) -I{} sh -c 'printed=$$($(ONE_THREAD) $(BIN)/python {} 2>&1); code=$$?; \
   printf "%s\n" "{}" "$$printed"; exit $$code'
 
-.PHONY: help demo test nightly test-portable optima fuzz lint format docs examples bench-smoke experiments dist clean
+.PHONY: help demo test nightly test-portable optima fuzz lint format docs examples bench-smoke experiments reproduction dist clean
 .NOTPARALLEL:
 
 help:
@@ -47,6 +47,7 @@ help:
 	@echo "make examples     run every example, and the programs of every page; those of the gallery run in make docs"
 	@echo "make bench-smoke  run every benchmark on its smallest problem"
 	@echo "make experiments  run the quick variant of every experiment on the data in DATA=$(DATA)"
+	@echo "make reproduction  make every run of the papers anew, resumable (20 CPU hours), on the data in DATA=$(DATA)"
 	@echo "make dist         build the wheel and the source archive into dist/ and check what is in them"
 	@echo "make clean        remove everything that was built, .venv included"
 
@@ -159,6 +160,11 @@ experiments: $(VENV)/.installed-test
 	  name=$${script#experiments/}; \
 	  echo "$$script --quick --data $(DATA) --output experiments/results/quick/$${name%.py}"; \
 	done | $(SIDE_BY_SIDE)
+
+# About 20 CPU hours, at most two programs at a time; given again, it goes on where it stopped.
+reproduction: $(VENV)/.installed-test
+	@test -d "$(DATA)" || { echo "there is no folder $(DATA) (DATA=...)"; exit 1; }
+	$(BIN)/python experiments/reproduction.py --data $(DATA) | xargs -P 2 -I{} sh -c '$(ONE_THREAD) $(BIN)/python {}'
 
 clean:
 	rm -rf $(VENV) .venv-docs $(OUTPUT) build dist docs/_build docs/generated docs/gallery benchmarks/results experiments/results

@@ -19,7 +19,12 @@ from typing import Any
 
 import pandas as pd
 
-ORIGIN = ("revision", "machine")
+ORIGIN = ("revision", "machine", "numeric")
+NUMERIC_REVISION = 2
+"""Number of the numeric revision: raised when reruns differ from kept runs in a number that no clock touches.
+
+`tests/experiments/test_ledger_rerun.py` makes reruns; run tables without this column are of revision 1.
+"""
 DIGITS = 6  # of a number in a file; the tables of pages have four at most
 Tables = Mapping[str, Callable[[pd.DataFrame], dict[str, str]]]
 
@@ -44,7 +49,14 @@ class Ledger:
         self._rows: list[dict[str, Any]] = []
         if path.exists():
             self._rows = [{str(name): value for name, value in row.items()} for row in read(path).to_dict("records")]
+            self._complete_columns()
         self._done = {self._name(row) for row in self._rows}
+
+    def _complete_columns(self) -> None:
+        """Write a table of runs of numeric revision 1 anew, with the column for it."""
+        with self._path.open() as file:
+            if "numeric" not in file.readline().strip().split(","):
+                self.frame().to_csv(self._path, index=False)
 
     def frame(self) -> pd.DataFrame:
         """Return all runs."""
@@ -87,7 +99,8 @@ class Ledger:
 
 def read(path: Path) -> pd.DataFrame:
     """Return the rows of a run table; a revision may have digits only."""
-    return pd.read_csv(path, dtype={"revision": str})
+    runs = pd.read_csv(path, dtype={"revision": str})
+    return runs if "numeric" in runs else runs.assign(numeric=1)
 
 
 def shortened(value: Any) -> Any:
@@ -111,6 +124,28 @@ def cpu_seconds() -> Iterator[dict[str, float]]:
 # --- pages ----------------------------------------------------------------------------------------------------------
 
 
+STALE = "numeric revision"  # mark of the note on a page
+
+
+def note_of_age(runs: Mapping[str, pd.DataFrame]) -> str:
+    """Return what a page has to say of runs of older numeric revisions; empty where there are none.
+
+    Parameters
+    ----------
+    runs : mapping of str to DataFrame
+        Run tables of the page, by the names of their files.
+    """
+    old = {name: int((table["numeric"] < NUMERIC_REVISION).sum()) for name, table in runs.items()}
+    counts = [f"{count} of {len(runs[name])} in [{name}]({name})" for name, count in old.items() if count]
+    if not counts:
+        return ""
+    return (
+        f"> Runs of an older numeric revision than {NUMERIC_REVISION}: {', '.join(counts)}. The solvers have changed "
+        "since, so that numbers of iterations, kernels and errors may differ from those below. `make reproduction` "
+        "makes all runs anew."
+    )
+
+
 def report(ledgers: Tables, output: Path, page: Path | None = None) -> str:
     """Write the tables of all runs so far to ``tables.md`` and return them; put them into a page, with the runs beside.
 
@@ -126,8 +161,11 @@ def report(ledgers: Tables, output: Path, page: Path | None = None) -> str:
             shutil.copyfile(path, page.with_name(name))
     written = "\n\n".join(f"{mark}\n\n{text}" for mark, text in texts.items()) + "\n"
     (output / "tables.md").write_text(written)
-    for mark, text in texts.items() if page is not None else ():
-        fill(page, mark, text)
+    if page is not None:
+        for mark, text in texts.items():
+            fill(page, mark, text)
+        others = [path for path in page.parent.glob("*_runs.csv") if f"({path.name})" in page.read_text()]
+        fill(page, STALE, note_of_age({path.name: read(path) for path in sorted(others)}))
     return written
 
 
@@ -150,9 +188,9 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 @cache
-def origin() -> dict[str, str]:
-    """Return the revision of this library and the machine, as columns of a run table."""
-    return {"revision": _revision(), "machine": _machine()}
+def origin() -> dict[str, Any]:
+    """Return the revision of this library, the machine and the numeric revision, as columns of a run table."""
+    return {"revision": _revision(), "machine": _machine(), "numeric": NUMERIC_REVISION}
 
 
 def _revision() -> str:

@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from _claims import figure_claims
 from _curves import SIZE, draw_figure, exponent_table, exponents, medians
 from _data_sets import SETS_OF_FIGURES, draw_samples
 from numpy.typing import NDArray
@@ -154,7 +155,7 @@ def exponent_tables(runs: pd.DataFrame) -> dict[str, str]:
         made[f"exponents, {figure}"] = exponent_table(slopes[slopes["figure"] == figure])
     for (figure, data), own in table.groupby(["figure", "data"], sort=False):
         made[f"seconds, {figure}, {data}"] = seconds_table(own, SIZE[str(figure)], f"{data}, {figure}")
-    return made
+    return made | figure_claims(runs)
 
 
 def seconds_table(own: pd.DataFrame, size: str, title: str) -> str:

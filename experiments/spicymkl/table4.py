@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from _claims import table_claims
 from _data_sets import load_table
 from _paper import CONSTANTS, DATA_SETS
 from _tables import all_tables, draw_seconds, fastest, summarize
@@ -164,7 +165,7 @@ def run_all(ledger: Ledger, sizes: Sizes, folder: str | None) -> None:
 
 def tables(runs: pd.DataFrame) -> dict[str, str]:
     """Return all tables of Table 4 and what goes with it."""
-    return all_tables(summarize(runs), fastest(runs))
+    return all_tables(summarize(runs), fastest(runs)) | table_claims(runs)
 
 
 def long_tables(runs: pd.DataFrame) -> dict[str, str]:
@@ -181,9 +182,9 @@ def chosen(sizes: Sizes, arguments: argparse.Namespace) -> Sizes:
     return replace(
         sizes,
         splits=splits,
-        slow_splits=min(splits, sizes.slow_splits),
+        slow_splits=min(splits, arguments.slow_splits or sizes.slow_splits),
         limit=arguments.limit or sizes.limit,
-        only=arguments.only,
+        only=tuple(arguments.only),
     )
 
 
@@ -192,9 +193,11 @@ def main() -> None:
     parser = command_line(__doc__, "spicymkl")
     parser.add_argument("--again", help="solver whose runs are forgotten and made again")
     parser.add_argument("--report", action="store_true", help="run nothing, only write what the runs so far say")
-    parser.add_argument("--only", type=lambda text: tuple(text.split(",")), default=(), help="solvers, with commas")
+    labels = list(dict.fromkeys(entrant.label for entrant in ENTRANTS))
+    parser.add_argument("--only", nargs="+", choices=labels, default=[], metavar="SOLVER", help="labels of solvers")
     parser.add_argument("--limit", type=float, help="CPU seconds a fit")
-    parser.add_argument("--splits", type=int, help="random splits of every set, of slow solvers at most 3")
+    parser.add_argument("--splits", type=int, help="random splits of every set")
+    parser.add_argument("--slow-splits", type=int, help="the same of slow solvers, at most 3 unless given")
     arguments = parser.parse_args()
     sizes, output = chosen(QUICK if arguments.quick else FULL, arguments), arguments.output
     ledger = Ledger(output / (LONG_RUNS if sizes.only else RUNS), KEYS, MEASURED)

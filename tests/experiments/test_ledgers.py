@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from experiments.ledger import Ledger, fill, read
+from experiments.ledger import NUMERIC_REVISION, STALE, Ledger, fill, note_of_age, read
 from tests.support.programs import EXPERIMENTS, own_modules
 
 PAGES = Path(__file__).parents[2] / "experiments" / "pages"
@@ -48,6 +48,30 @@ def test_the_tables_of_a_page_are_those_of_its_runs(ledger: str) -> None:
     assert tables
     for table in tables.values():
         assert table.strip() in page
+
+
+@pytest.mark.parametrize("page", sorted({page_of(ledger) for ledger in KEPT}), ids=lambda page: page.stem)
+def test_a_page_says_which_of_its_runs_are_of_an_older_numeric_revision(page: Path) -> None:
+    note = note_of_age({ledger: read(PAGES / ledger) for ledger in KEPT if page_of(ledger) == page})
+    marked = re.search(rf"<!-- {STALE} -->(.*?)<!-- end of {STALE} -->", page.read_text(), re.DOTALL)
+    assert marked is not None, f"{page.name} has no place for the note"
+    assert marked.group(1).strip() == note
+
+
+def test_the_note_counts_runs_and_is_empty_where_all_are_new() -> None:
+    runs = pd.DataFrame({"numeric": [1, NUMERIC_REVISION]})
+    assert "1 of 2 in [a_runs.csv](a_runs.csv)" in note_of_age({"a_runs.csv": runs})
+    assert note_of_age({"a_runs.csv": runs[1:]}) == ""
+
+
+def test_a_run_table_of_the_first_numeric_revision_goes_on_with_the_new_column(tmp_path: Path) -> None:
+    path, keys, measured = tmp_path / "a_runs.csv", ("set", "repeat"), ("error", "cpu_s")
+    path.write_text("set,repeat,error,cpu_s,revision,machine\na,0,0.5,1.0,12345678,x\n")
+    ledger = Ledger(path, keys, measured)
+    ledger.add({"set": "b", "repeat": 0, "error": 0.1, "cpu_s": 1.0})
+    again = read(path)
+    assert again["numeric"].tolist() == [1, NUMERIC_REVISION]
+    assert again["revision"][0] == "12345678"
 
 
 def results(page: str) -> list[str]:
