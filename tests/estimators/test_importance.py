@@ -271,7 +271,7 @@ def test_kernels_lie_under_their_columns() -> None:
     assert changes == frame["columns"].nunique()
     assert (frame["low"] <= frame["importance"]).all()
     assert (frame["importance"] <= frame["high"]).all()
-    with pytest.raises(InvalidInputError, match="by must be one of 'columns', 'kernel', got 'column'"):
+    with pytest.raises(InvalidInputError, match="by must be one of 'view', 'kernel', got 'column'"):
         model.importance_frame("column")
 
 

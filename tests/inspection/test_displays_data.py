@@ -33,10 +33,10 @@ def close_figures() -> Iterator[None]:
     pyplot.close("all")
 
 
-# --- weights by view, feature, kind and class ---
+# --- weights by view, column, kind and class ---
 
 
-@pytest.mark.parametrize("by", ["view", "feature", "kind"])
+@pytest.mark.parametrize("by", ["view", "column", "kind"])
 @pytest.mark.parametrize("name", ["binary", "multiclass"])
 def test_sums_keep_the_whole_weight(named: Named, name: str, by: str) -> None:
     model, _ = named(name)
@@ -58,7 +58,7 @@ def test_a_kernel_of_several_features_counts_in_equal_parts() -> None:
     bank = KernelBank([("one", Linear(), ["b, c"]), ("two", Linear(), ["a", "d"])])
     model = MKLClassifier(bank, alpha=1e-5).fit(X, X["a"] + X["b, c"] > 0)
     one, two = model.kernel_weights_
-    frame = KernelWeightsDisplay.from_estimator(model, by="feature").frame().set_index("name")["value"]
+    frame = KernelWeightsDisplay.from_estimator(model, by="column").frame().set_index("name")["value"]
     assert frame.to_dict() == pytest.approx({"b, c": one, "a": two / 2, "d": two / 2})
 
 
@@ -82,7 +82,7 @@ def test_the_map_of_classes_holds_the_weights_of_each(named: Named) -> None:
         WeightMapDisplay.from_estimator(named("binary")[0], across="target")
     with pytest.raises(InvalidInputError, match="across must be one of 'kind', 'target', got 'class'"):
         WeightMapDisplay.from_estimator(model, across="class")
-    with pytest.raises(InvalidInputError, match="by must be one of 'kernel', 'view', 'feature', 'kind', got 'size'"):
+    with pytest.raises(InvalidInputError, match="by must be one of 'column', 'view', 'kernel', 'kind', got 'size'"):
         KernelWeightsDisplay.from_estimator(model, by="size")
 
 

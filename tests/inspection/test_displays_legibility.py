@@ -71,7 +71,7 @@ MODELS: dict[str, tuple[Any, Any, Any, KernelBank]] = {}
 MAKERS = {"few": _few, "many": _many}
 DISPLAYS: dict[str, Callable[..., Any]] = {
     "weights": lambda model, X, y, bank: KernelWeightsDisplay.from_estimator(model),
-    "features": lambda model, X, y, bank: KernelWeightsDisplay.from_estimator(model, by="feature", value="norm_share"),
+    "features": lambda model, X, y, bank: KernelWeightsDisplay.from_estimator(model, by="column", value="norm_share"),
     "map": lambda model, X, y, bank: WeightMapDisplay.from_estimator(model),
     "convergence": lambda model, X, y, bank: ConvergenceDisplay.from_estimator(model),
     "decomposition": lambda model, X, y, bank: DecompositionDisplay.from_estimator(model, X, target=_target(model)),

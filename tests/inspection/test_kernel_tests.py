@@ -135,7 +135,7 @@ def test_every_loss_finds_what_matters_and_nothing_else(loss: str) -> None:
     else:
         y = rng.poisson(np.exp(effect)) if loss == "poisson" else effect + rng.normal(size=200)
         model = MKLRegressor(kernels, loss=loss).fit(X, y)
-    found = by_name(model, X, y, by="feature")
+    found = by_name(model, X, y, by="column")
     assert found["b"] < 1e-6
     assert found[["a", "c"]].min() > 0.01
 

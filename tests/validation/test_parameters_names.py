@@ -20,8 +20,10 @@ from manykernels import (
     MKLClassifierCV,
     MKLRegressor,
     PolynomialMKL,
+    predictive_importance,
     solve,
 )
+from manykernels.inspection import KernelWeightsDisplay, kernel_tests
 from manykernels.objective import get_loss, get_regularizer
 from manykernels.objective.losses import LOSSES
 from manykernels.objective.regularizers import REGULARIZERS
@@ -133,3 +135,18 @@ def test_solve_keeps_its_signature() -> None:
 def test_constructors_of_banks_say_which_parameter_is_meant(attempt: Callable[[], Any], words: str) -> None:
     with pytest.raises(TypeError, match=re.escape(words)):
         attempt()
+
+
+def test_kernels_are_counted_by_the_same_units_everywhere() -> None:
+    X = np.random.default_rng(0).uniform(-2, 2, (60, 2))
+    y = np.sin(2 * X[:, 1])
+    model = MKLRegressor(KernelBank.per_feature(widths=[0.5, 1.0])).fit(X, y)
+    with pytest.warns(FutureWarning, match="by='columns' is now by='view'"):
+        assert model.importance_frame(by="columns").equals(model.importance_frame(by="view"))
+    with pytest.warns(FutureWarning, match="by='feature' is now by='column'"):
+        former = KernelWeightsDisplay.from_estimator(model, by="feature")
+    assert former.by == "column"
+    with pytest.warns(FutureWarning, match="by='feature' is now by='column'"):
+        assert kernel_tests(model, X, y, by="feature").equals(kernel_tests(model, X, y, by="column"))
+    with pytest.raises(InvalidInputError, match="by must be one of 'view', 'kernel', got 'feature'"):
+        predictive_importance(model, X, y, by="feature")

@@ -13,8 +13,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import check_count, check_positive
+from manykernels.exceptions import InvalidInputError, warn
+from manykernels.validation.arrays import check_choice, check_count, check_positive
 
 NOT_ASCII = re.compile(r"[^ -~]")  # looked at one by one
 LOSS_NAMES: Mapping[str, str] = {
@@ -79,7 +79,21 @@ SOLVE_NAMES: Mapping[str, str] = {
     "loss_parameters": "loss, which has them, such as loss=get_loss('quantile', tau=0.9)",
 }  # fmt: skip
 
+# Units by which kernels are counted, in every function with ``by``: single columns, the columns that a kernel reads
+# together, kernels, and kinds of kernels. Former names are replaced, with a warning.
+UNITS = ("column", "view", "kernel", "kind")
+FORMER_UNITS = {"columns": "view", "feature": "column"}
+
 ALIKE = 0.75  # similarity of two names of parameters, one of which is a slip
+
+
+def check_unit(by: object, units: Collection[str] = UNITS) -> str:
+    """Return the unit by which kernels are counted; replace a former name with a ``FutureWarning``."""
+    former = FORMER_UNITS.get(by) if isinstance(by, str) else None
+    if former in units:
+        warn(f"by={by!r} is now by={former!r}; the former name will be rejected in version 0.3.", FutureWarning)
+        return str(former)
+    return check_choice(by, units, "by")
 
 
 def hint(given: object, known: Collection[str], elsewhere: Mapping[str, str]) -> str:

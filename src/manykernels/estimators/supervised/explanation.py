@@ -18,11 +18,11 @@ from manykernels.grams.expansion import Expansion
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.threads import blas_limit
-from manykernels.validation.arrays import Array, TableLike, check_choice
+from manykernels.validation.arrays import Array, TableLike
+from manykernels.validation.parameters import check_unit
 
 INTERCEPT = "intercept"
 LEAVE_OUT, FOLDS = "leave-out", "folds"
-BY = ("columns", "kernel")
 EVIDENCE = 2.0  # standard errors that do not count of columns that are within what noise reaches by themselves
 NORMAL = 1.96
 FRAME = ("name", "weight", "norm_share", "norm", "kernel", "columns")
@@ -165,13 +165,14 @@ class Explanations:
         check_is_fitted(self)
         return str(self.__dict__.get("_importance_method", LEAVE_OUT))
 
-    def importance_frame(self, by: str = "columns") -> pd.DataFrame:
+    def importance_frame(self, by: str = "view") -> pd.DataFrame:
         """Return what predictions of rows not fitted lose without every column, or without every kernel.
 
         Parameters
         ----------
-        by : {"columns", "kernel"}, default="columns"
-            "kernel" has the kernels of a set of columns below each other, the most important columns first.
+        by : {"view", "kernel"}, default="view"
+            "view" counts the kernels that read the same columns together; "kernel" lists the kernels of each view, the
+            most important view first.
 
         Returns
         -------
@@ -206,7 +207,7 @@ class Explanations:
         ('x1', ['importance', 'low', 'high', 'beyond_noise', 'share', 'n_rows'], 'leave-out')
         """
         check_is_fitted(self)
-        check_choice(by, BY, "by")
+        by = check_unit(by, ("view", "kernel"))
         names = self._kernel_frame.iloc[self._expansion.active].reset_index(drop=True)
         if by == "kernel":
             frame = names[["columns", "name"]].rename(columns={"name": "kernel"})
@@ -217,8 +218,8 @@ class Explanations:
             frame = names.loc[firsts, ["columns"]].reset_index(drop=True)
             frame.insert(0, "name", unit_names(names.loc[firsts]))
             frame["n_kernels"] = [len(members) for members in units]
-        found = self._lost() if len(frame) else {by: np.zeros((0, 2))}
-        lost = found[by]
+        found = self._lost() if len(frame) else {}
+        lost = found.get("kernel" if by == "kernel" else "columns", np.zeros((0, 2)))
         worth = self._worth(lost, firsts)
         frame["importance"], reach = lost[:, 0], NORMAL * lost[:, 1]
         frame["low"], frame["high"] = lost[:, 0] - reach, lost[:, 0] + reach

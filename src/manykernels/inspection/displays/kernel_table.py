@@ -8,12 +8,10 @@ import pandas as pd
 from sklearn.base import BaseEstimator, is_classifier
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import check_choice
 
 TARGET_COLUMNS = ("class", "output")
 SEVERAL = {"class": "classes", "output": "outputs"}
 VALUES = ["weight", "norm", "norm_share"]
-BY = ("kernel", "view", "feature", "kind")
 
 
 def target_column(frame: pd.DataFrame) -> str | None:
@@ -100,12 +98,11 @@ def known_features(estimator: BaseEstimator) -> list[str]:
 
 
 def groups_of(estimator: BaseEstimator, table: pd.DataFrame, by: str) -> list[list[str]]:
-    """Return, for every kernel, the names counted by ``by``: one, or a feature per column."""
-    check_choice(by, BY, "by")
+    """Return, for every kernel, the names counted by ``by``: one, or one per column."""
     rows = list(table[["name", "kernel", "columns"]].itertuples(index=False))
     if by == "kernel":
         return [[name] for name, _, _ in rows]
-    if by == "feature":
+    if by == "column":
         known = set(known_features(estimator))
         parts = ([columns] if columns in known else list(columns_of(columns, known)) for _, _, columns in rows)
         return [part or [columns or name] for part, (name, _, columns) in zip(parts, rows, strict=True)]

@@ -1,4 +1,4 @@
-"""Weights of kernels, views and features as bars; places and scales as a map; and an overview.
+"""Weights of kernels, views and columns as bars; places and scales as a map; and an overview.
 
 Any named numbers with intervals, line by line: scores of several models, or importances of columns.
 """
@@ -30,6 +30,7 @@ from manykernels.inspection.displays.kernel_table import (
 )
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import check_choice, check_count
+from manykernels.validation.parameters import check_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,12 +38,12 @@ if TYPE_CHECKING:
 
 VALUES = {"weight": "kernel weight", "norm": "norm of the part", "norm_share": "share of the norms"}
 MOST_STACKED = 12  # classes whose parts of a bar can be told apart
-COUNTED = {"kernel": "kernels", "view": "views", "feature": "features", "kind": "kinds of kernel"}
+COUNTED = {"kernel": "kernels", "view": "views", "column": "columns", "kind": "kinds of kernel"}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KernelWeightsDisplay(draw.Display):
-    """The heaviest kernels of a model as horizontal bars, or sums over views, features or kinds of kernel.
+    """The heaviest kernels of a model as horizontal bars, or sums over views, columns or kinds of kernel.
 
     Create with :meth:`from_estimator`. With several classes or outputs a bar is the mean of all, and the colored parts
     are the contributions to the mean.
@@ -55,13 +56,13 @@ class KernelWeightsDisplay(draw.Display):
     kernels : DataFrame
         ``name`` and ``value``, the heaviest first, then a column per class or output.
     n_active : int
-        Number of kernels (views, features, kinds) with a positive weight, shown or not.
+        Number of kernels (views, columns, kinds) with a positive weight, shown or not.
     n_kernels : int
         Their number in all.
     value : str
         Quantity of the bars: ``"weight"``, ``"norm"`` or ``"norm_share"``.
     by : str, default="kernel"
-        Unit of a bar: ``"kernel"``, ``"view"``, ``"feature"`` or ``"kind"``.
+        Unit of a bar: ``"kernel"``, ``"view"``, ``"column"`` or ``"kind"``.
     target : str, default=""
         The class or output, or of how many the bars are the mean, for the title.
 
@@ -75,7 +76,7 @@ class KernelWeightsDisplay(draw.Display):
     >>> display = KernelWeightsDisplay.from_estimator(model, top=3)
     >>> display.frame()["name"].iloc[0].startswith("x1")
     True
-    >>> KernelWeightsDisplay.from_estimator(model, by="feature", value="norm_share").frame()["name"].iloc[0]
+    >>> KernelWeightsDisplay.from_estimator(model, by="column", value="norm_share").frame()["name"].iloc[0]
     'x1'
     """
 
@@ -107,7 +108,7 @@ class KernelWeightsDisplay(draw.Display):
             ``d_m``, ``||f_m||``, or the share of the norm in the sum of norms.
         target : label, int or None, default=None
             A class or output, where there are several; None is the mean of all.
-        by : {"kernel", "view", "feature", "kind"}, default="kernel"
+        by : {"kernel", "view", "column", "kind"}, default="kernel"
             What to sum over: the kernels of a view (or of one selection of columns), of a column of the table (a kernel
             of several columns counts in equal parts for each), or of a kind of kernel.
 
@@ -117,7 +118,7 @@ class KernelWeightsDisplay(draw.Display):
             For an unknown value, target or ``by``.
         """
         check_choice(value, VALUES, "value")
-        estimator, _ = unwrapped(estimator)
+        by, (estimator, _) = check_unit(by), unwrapped(estimator)
         table = kernel_table(estimator, target)
         values = target_table(estimator, value) if target is None else table.set_index("name")[[value]]
         sums = summed_by(values, groups_of(estimator, table, by))

@@ -29,10 +29,8 @@ from manykernels.inspection.pipelines import groups_in, last_step, unwrapped
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.solution import count_to
-from manykernels.validation.arrays import Array, TableLike, check_choice, check_count, check_positive
-from manykernels.validation.parameters import RandomSource, generator_from
-
-BY = ("view", "kernel")
+from manykernels.validation.arrays import Array, TableLike, check_count, check_positive
+from manykernels.validation.parameters import RandomSource, check_unit, generator_from
 
 
 def predictive_importance(
@@ -108,7 +106,7 @@ def predictive_importance(
     """
     check_is_fitted(model)
     model, X = unwrapped(model, X)
-    check_choice(by, BY, "by")
+    by = check_unit(by, ("view", "kernel"))
     check_count(n_repeats, "n_repeats")
     random = generator_from(random_state)
     rows = [

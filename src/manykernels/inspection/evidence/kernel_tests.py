@@ -41,7 +41,7 @@ from manykernels.estimators.supervised.samples import Samples, sample_weights
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored.operators import DenseOperator
 from manykernels.grams.pivoted import factorize
-from manykernels.inspection.displays.kernel_table import BY, groups_of
+from manykernels.inspection.displays.kernel_table import groups_of
 from manykernels.inspection.evidence.chi_squares import cauchy_combination, chi_squares_tail, false_discovery_rates
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.objective.losses.curvature import Curvature, SampleCurvature
@@ -49,7 +49,8 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1, Regularizer, get_regularizer
 from manykernels.objective.regularizers.groups import PenaltyByGroup
 from manykernels.objective.regularizers.norms import Ridge
-from manykernels.validation.arrays import Array, TableLike, check_choice
+from manykernels.validation.arrays import Array, TableLike
+from manykernels.validation.parameters import check_unit
 
 LIKELIHOODS = ("squared", "logistic", "poisson", "cox")  # their second derivatives are the variance of their slopes
 LEFT_OUT = 1e-8  # of a kernel's trace, by its factor
@@ -87,7 +88,7 @@ def kernel_tests(
         Their targets.
     sample_weight : array-like of shape (n_samples,), float or None, default=None
         As in ``fit``.
-    by : {"kernel", "view", "feature", "kind"}, default="kernel"
+    by : {"kernel", "view", "column", "kind"}, default="kernel"
         Unit of a row: single kernels, or all kernels of a view, a column or a kind. The p-values of several kernels are
         combined by the Cauchy combination of Liu and Xie (2020), valid under arbitrary dependence.
 
@@ -125,13 +126,13 @@ def kernel_tests(
     >>> X = np.random.default_rng(0).uniform(-2, 2, (80, 3))
     >>> y = np.sin(2 * X[:, 1]) + np.random.default_rng(1).normal(size=80)
     >>> model = MKLRegressor(KernelBank.per_feature(widths=[0.5, 1.0])).fit(X, y)
-    >>> frame = kernel_tests(model, X, y, by="feature")
+    >>> frame = kernel_tests(model, X, y, by="column")
     >>> frame["name"].iloc[0], bool(frame["q_value"].iloc[0] < 0.05)
     ('x1', True)
     """
     check_is_fitted(model)
     model, X = unwrapped(model, X)
-    check_choice(by, BY, "by")
+    by = check_unit(by)
     fresh = copy.copy(model)
     loss = fresh._checked_loss()
     rows, target = fresh._checked_data(X, y)

@@ -48,9 +48,8 @@ from manykernels.solvers import Solver
 from manykernels.solvers.solution import count_to
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, TableLike, check_choice, check_count, check_positive
-from manykernels.validation.parameters import RandomSource, check_n_jobs, generator_from
+from manykernels.validation.parameters import RandomSource, check_n_jobs, check_unit, generator_from
 
-UNITS = ("kernel", "view")
 STRENGTHS, LOWEST = 30, 1e-3  # of the path in each half; it ends where enough has entered
 LOOSE_TOL = 1e-3  # which kernels enter first is not a matter of the fourth digit of the gap
 
@@ -192,7 +191,8 @@ def stability_selection(
     >>> found.selected, found.error_bound <= 1.0
     (['x1'], True)
     """
-    _check(by, n_pairs, expected_false, threshold, n_jobs)
+    by = check_unit(by, ("kernel", "view"))
+    _check(n_pairs, expected_false, threshold, n_jobs)
     model = clone(estimator)
     problems, units, names = _posed(model, X, y, sample_weight, by)
     family = _family(model)
@@ -232,8 +232,7 @@ def stability_selection(
     return StabilitySelection(frequencies, threshold, n_first, bound, len(complete), by)
 
 
-def _check(by: str, n_pairs: int, expected_false: float, threshold: float, n_jobs: int | None) -> None:
-    check_choice(by, UNITS, "by")
+def _check(n_pairs: int, expected_false: float, threshold: float, n_jobs: int | None) -> None:
     check_count(n_pairs, "n_pairs")
     check_positive(expected_false, "expected_false")
     check_n_jobs(n_jobs)

@@ -273,7 +273,7 @@ def _many_levels(case: Case) -> Iterator[Caveat]:
     table = as_frame(case.read)
     names = [str(name) if isinstance(case.read, (pd.DataFrame, Views)) else f"x{name}" for name in table.columns]
     kernels = kernel_table(case.model)
-    groups = groups_of(case.model, kernels, "feature")
+    groups = groups_of(case.model, kernels, "column")
     used = {name for group, weight in zip(groups, kernels["weight"], strict=True) if weight > 0 for name in group}
     levels = {
         name: column.nunique()
