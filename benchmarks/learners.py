@@ -124,7 +124,7 @@ def run(kernels: np.ndarray, y: np.ndarray, solver: str, constant: float, start:
 
     starts = libsvm_starts if start == "libsvm" else learners._starts
     changed = patch.multiple(learners, _exchange=timed, _descend=counted, _starts=starts)
-    given = {"loss": "hinge", "penalty": "simplex", "strength": 1.0 / constant, "solver": solver}
+    given = {"loss": "hinge", "penalty": "simplex", "alpha": 1.0 / (constant * len(y)), "solver": solver}
     started = time.process_time()
     with changed, common.quiet():
         clock.status = str(solve(kernels, y, **given, tol=1e-3, max_iter=100).status)

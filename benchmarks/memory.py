@@ -52,9 +52,9 @@ def measure(kind: str, n_samples: int, n_kernels: int, seed: int) -> tuple[list[
     fitted, prepared = bank(kind, n_kernels, rng).fit_prepare(X)
     stack = build_stack(fitted, prepared, kind="lazy", memory_budget=int(BAR_BYTES))
     stages.append(Stage("bank and lazy stack", time.process_time() - started, common.peak_memory_bytes()))
-    strength = ALPHA * np.sqrt(n_samples)
+    alpha = ALPHA / np.sqrt(n_samples)
     with common.quiet():
-        solution = solve(stack, y, loss="logistic", penalty="l1", strength=strength, tol=TOL, time_limit=400.0)
+        solution = solve(stack, y, loss="logistic", penalty="l1", alpha=alpha, tol=TOL, time_limit=400.0)
     stages.append(Stage("fit", time.process_time() - started, common.peak_memory_bytes()))
     figures = {
         "kernels": stack.n_kernels,

@@ -103,7 +103,7 @@ def main() -> None:
     fitted = bank.fit(X)
     kernels = fitted.block(fitted.prepare(X), fitted.prepare(X))
     for loss in (LogCosh(), AsymmetricSquared(0.8)):
-        solution = solve(kernels, y, loss=loss, penalty="l1", strength=0.3, tol=1e-8)
+        solution = solve(kernels, y, loss=loss, penalty="l1", alpha=0.3 / 150, tol=1e-8)
         active = [name for name, d in zip(fitted.names, solution.kernel_weights, strict=True) if d > 0]
         print(f"{loss.name}: {solution.solver}, gap {solution.certificate.relative_gap:.0e}, kernels {active}")
 

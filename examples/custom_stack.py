@@ -45,7 +45,7 @@ def main() -> None:
     factors = rng.standard_normal((400, 100, 3))
     y = np.sign(factors[7] @ [1.0, -1.0, 0.5] + factors[42] @ [0.5, 1.0, 1.0])
     stack = FactorStack(factors, names=[f"kernel {m}" for m in range(400)])
-    solution = solve(stack, y, loss="logistic", penalty="l1", strength=20.0, tol=1e-8)
+    solution = solve(stack, y, loss="logistic", penalty="l1", alpha=0.2, tol=1e-8)
     heaviest = np.argsort(-solution.kernel_weights)[:2]
     print(f"gap {solution.certificate.relative_gap:.0e}, {stack.nbytes / 1e6:.1f} MB instead of {400 * 8e4 / 1e6:.0f}")
     print("heaviest:", ", ".join(stack.names[m] for m in heaviest))

@@ -52,7 +52,7 @@ def certified(kernels: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     def watch(record: IterationRecord) -> bool:
         return record.relative_gap < 1e-3
 
-    solution: Solution = solve(kernels, y, loss="squared", penalty="l1", strength=0.1, callback=watch)
+    solution: Solution = solve(kernels, y, loss="squared", penalty="l1", alpha=0.01, callback=watch)
     if solution.status is not Status.CONVERGED:
         raise InvalidInputError(solution.message)
     return solution.certificate.relative_gap

@@ -79,7 +79,7 @@ class IncompatibleError(InvalidInputError):
     >>> from manykernels import solve
     >>> from manykernels.exceptions import IncompatibleError
     >>> try:
-    ...     solve(np.eye(2)[None], [1.0, 2.0], loss="squared", penalty="l1", strength=0.1, solver="smooth_dual")
+    ...     solve(np.eye(2)[None], [1.0, 2.0], loss="squared", penalty="l1", alpha=0.05, solver="smooth_dual")
     ... except IncompatibleError as error:
     ...     print("working_set" in str(error))
     True

@@ -231,7 +231,8 @@ def shared(rng: np.random.Generator, checked: Callable[..., None]) -> str:
     if loss == "logistic":  # of several classes: one a row
         Y = np.where(np.eye(3)[np.arange(len(X)) % 3] > 0, 1.0, -1.0)
     checked(X, Y)
-    options = {"loss": loss, "tol": float(rng.choice([1e-3, 1e-4, 1e-5]))} | regularizer_of(rng, len(X))
+    options: dict[str, Any] = {"loss": loss, "tol": float(rng.choice([1e-3, 1e-4, 1e-5])), "outputs": "shared"}
+    options |= regularizer_of(rng, len(X))
     return solved_twice(
         bank_of(rng, X.shape[1]), Y, X, [{"representation": "factored"}, {"representation": "gram"}], options
     )

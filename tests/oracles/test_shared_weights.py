@@ -107,6 +107,7 @@ def test_losses_with_kinks_on_factors_reach_the_conic_optimum(loss: str, penalty
     bank = KernelBank.per_feature(widths=[0.5, 2.0], standardize=True)
     weight, penalties = rng.uniform(0.5, 2.0, 50), rng.uniform(0.8, 1.25, 6)
     given = {"loss": loss, "sample_weight": weight, "kernel_penalties": penalties, "representation": "factored"}
+    given["outputs"] = "shared"
     found = solve(bank, Y, X=X, penalty=penalty, strength=3.0, tol=1e-7, **given)  # type: ignore[arg-type]
 
     fitted, prepared = bank.fit_prepare(X)

@@ -49,7 +49,7 @@ def own_norms(kernels: Array, found: Solution) -> Array:
 def test_matrices_and_factors_have_one_optimum_and_factors_get_their_own_solver(targets: str) -> None:
     X, f = rows()
     kernels: Array = grams(X)
-    options: dict[str, Any] = {**SQUARED, "strength": 3.0, "tol": 1e-7}
+    options: dict[str, Any] = {**SQUARED, "strength": 3.0, "tol": 1e-7, "outputs": "shared"}
     y: Any = np.column_stack([f, X[:, 2], -f]) if targets == "three" else f
     if targets == "cox":
         y, options["loss"] = survival_array(*survival(f)), "cox"
@@ -121,7 +121,7 @@ def test_targets_have_one_set_of_weights_or_each_its_own(held: str) -> None:
     X, f = rows()
     Y = np.column_stack([f, X[:, 2]])
     options: dict[str, Any] = {"X": X, "alpha": "0.1*max", "tol": 1e-6, "representation": held, **SQUARED}
-    shared, own = solve(BANK, Y, **options), solve(BANK, Y, outputs="own", **options)
+    shared, own = solve(BANK, Y, outputs="shared", **options), solve(BANK, Y, **options)
     assert shared.decision_function(X).shape == (len(X), 2)
     assert shared.decompose(X[:5]).shape == (len(shared.active), 5, 2)
     for found, y in zip(own, Y.T, strict=True):
@@ -129,16 +129,20 @@ def test_targets_have_one_set_of_weights_or_each_its_own(held: str) -> None:
         assert found.certificate.primal == pytest.approx(alone.certificate.primal, rel=1e-8)
 
 
-def test_strengths_are_told_in_three_ways() -> None:
+def test_strengths_are_relative_to_the_mean_loss_or_to_an_empty_model() -> None:
     X, y = rows()
     kernels, weight = grams(X), np.random.default_rng(3).uniform(0.5, 2.0, len(y))
     given: dict[str, Any] = {**SQUARED, "sample_weight": weight, "tol": 1e-8}
     first = solve(kernels, y, alpha=0.05, **given)
-    second = solve(kernels, y, strength=0.05 * weight.sum(), **given)
+    with pytest.warns(FutureWarning, match="strength of solve.* is now alpha"):
+        second = solve(kernels, y, strength=0.05 * weight.sum(), **given)
     assert first.certificate.primal == pytest.approx(second.certificate.primal, rel=1e-12)
     assert not len(solve(kernels, y, alpha="1.01*max", **given).active)
     assert len(solve(kernels, y, alpha="0.9*max", **given).active)
-    with pytest.raises(InvalidInputError, match=r"Give one of alpha=2.*strength=1"):
+    with (
+        pytest.warns(FutureWarning, match="is now alpha"),
+        pytest.raises(InvalidInputError, match=r"Give one of alpha=2.*strength=1"),
+    ):
         solve(kernels, y, strength=1.0, alpha=2.0, **given)
 
 
@@ -239,7 +243,7 @@ def test_a_solution_on_matrices_takes_the_kernels_of_new_rows() -> None:
     for wrong in (X[90:], K[:-1], kernels[:, 90:, :80], K[0]):
         with pytest.raises(InvalidInputError, match=r"of shape \(6, n, 90\), got shape"):
             found.decision_function(wrong)
-    several = solve(kernels[:, :90, :90], np.column_stack([y, -y])[:90], strength=1.0, **SQUARED)
+    several = solve(kernels[:, :90, :90], np.column_stack([y, -y])[:90], strength=1.0, outputs="shared", **SQUARED)
     np.testing.assert_allclose(several.decision_function(K).sum(axis=1), several.intercept.sum(), atol=1e-6)
     empty = solve(kernels, y, strength=1e6, **SQUARED)
     np.testing.assert_allclose(empty.decision_function(kernels), empty.intercept)

@@ -19,7 +19,7 @@ ADDITIVE = KernelBank.per_feature(Linear(), widths=("0.5*median", "median", "2*m
 
 def on_factors(X: Any, y: Any, bank: Any = None, *, loss: Any = "logistic", penalty: Any = "l1", **options: Any) -> Any:
     """Solve with kernels held as factors, of a bank on a table or as a stack has them."""
-    given: dict[str, Any] = {"loss": loss, "penalty": penalty} | options
+    given: dict[str, Any] = {"loss": loss, "penalty": penalty, "outputs": "shared"} | options
     if isinstance(bank, FactoredStack):
         return solve(bank, y, **given)
     if is_chunked(X):  # kept in chunks, however small they are

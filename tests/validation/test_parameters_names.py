@@ -103,7 +103,7 @@ def test_an_alpha_relative_to_the_largest_can_be_asked_for_by_numbers() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"C": 1.0}, r"solve has no parameter 'C'\. Take strength: C of scikit-learn is strength=1 / C"),
+        ({"C": 1.0}, r"solve has no parameter 'C'\. Take alpha: C of scikit-learn is alpha=1 / \(C \* n_samples\)"),
         ({"regularizer": "l1"}, "Take penalty, such as penalty='l1'"),
         ({"penalty": "l1", "relative_strength": 0.1}, r"Take alpha, such as alpha='0\.1\*max'"),
         ({"loss_parameters": {"tau": 0.9}}, r"Take loss, which has them, such as loss=get_loss\('quantile', tau=0.9\)"),

@@ -25,7 +25,7 @@ for name in ("working_set", "block_coordinate", "hessianmkl", "simplemkl", "leve
         2.0 * y - 1,
         loss="hinge",
         penalty="simplex",
-        strength=0.05 * len(y),
+        alpha=0.05,
         solver=name,
         tol=1e-3,
     )

@@ -158,7 +158,7 @@ def fits() -> dict[str, Callable[[], Any]]:
         for solver, loss, penalty in product(names, ("hinge", "logistic", "squared"), PENALTIES):
             with suppress(IncompatibleError):
                 target = y if loss == "squared" else np.sign(y)
-                limits: dict[str, Any] = {"strength": 1.0, "tol": 0.1, "max_iter": 3}
+                limits: dict[str, Any] = {"alpha": 1.0 / len(y), "tol": 0.1, "max_iter": 3}
                 solve(by_column, target, loss=loss, penalty=penalty, solver=solver, **limits)
 
     return {  # what shares loops is far apart: processes side by side would compile them twice

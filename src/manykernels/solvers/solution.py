@@ -211,7 +211,7 @@ class Solution:
     >>> import numpy as np
     >>> from manykernels import solve
     >>> kernels = np.stack([np.eye(4), np.ones((4, 4))])
-    >>> solution = solve(kernels, [1.0, 2.0, 3.0, 4.0], loss="squared", penalty="ridge", strength=1.0)
+    >>> solution = solve(kernels, [1.0, 2.0, 3.0, 4.0], loss="squared", penalty="ridge", alpha=0.25)
     >>> str(solution.status), bool(solution.certificate.relative_gap < 1e-4)
     ('converged', True)
     """
@@ -255,7 +255,7 @@ class Solution:
         --------
         >>> import numpy as np
         >>> from manykernels import solve
-        >>> found = solve(np.eye(2)[None], np.array([1.0, 3.0]), loss="squared", penalty="l1", strength=0.5)
+        >>> found = solve(np.eye(2)[None], np.array([1.0, 3.0]), loss="squared", penalty="l1", alpha=0.25)
         >>> found.with_replaced({0: 2e-9}).message.split(". ", 1)[1]
         'The nearest definite matrix stands for 1 of 1 kernels, negative by up to 2.0e-09 of the largest eigenvalue.'
         """
@@ -391,7 +391,7 @@ class Solution:
         --------
         >>> import numpy as np
         >>> from manykernels import solve
-        >>> found = solve(np.eye(2)[None], np.array([1.0, 3.0]), loss="squared", penalty="l1", strength=0.5)
+        >>> found = solve(np.eye(2)[None], np.array([1.0, 3.0]), loss="squared", penalty="l1", alpha=0.25)
         >>> np.flatnonzero(found.scattered(np.array([0, 3]), 5).dual_coef)
         array([0, 3])
         """
@@ -423,7 +423,7 @@ class Solution:
         --------
         >>> import numpy as np
         >>> from manykernels import solve
-        >>> solution = solve(np.eye(4)[None], [1.0, 2.0, 3.0, 4.0], loss="squared", penalty="ridge", strength=1.0)
+        >>> solution = solve(np.eye(4)[None], [1.0, 2.0, 3.0, 4.0], loss="squared", penalty="ridge", alpha=0.25)
         >>> solution.frame().columns[:4].tolist()
         ['iteration', 'elapsed_s', 'passes', 'newton_steps']
         """

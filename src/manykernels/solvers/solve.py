@@ -64,11 +64,10 @@ def solve(
     loss: str | AnyLoss,
     penalty: Penalty,
     alpha: float | str | None = None,
-    strength: float | None = None,
     fit_intercept: bool = True,
     sample_weight: ArrayLike | None = None,
     kernel_penalties: ArrayLike | None = None,
-    outputs: str = "shared",
+    outputs: str = "own",
     representation: str = "auto",
     memory_budget: int | str | None = None,
     n_jobs: int | None = None,
@@ -79,8 +78,8 @@ def solve(
     """Solve a multiple kernel learning problem and prove how far from optimal the answer is.
 
     ``min_{F,b} L(F + 1 b') + Omega(t)`` with ``t_m = w_m ||f_m||``: a sum of losses over samples, ``sum_i s_i l(y_i,
-    f_i + b)``, or a loss of all samples together. Several targets have a single set of kernel weights, ``||f_m||^2``
-    the sum over targets, unless ``outputs="own"``.
+    f_i + b)``, or a loss of all samples together. With ``outputs="shared"`` several targets have one set of kernel
+    weights, ``||f_m||^2`` the sum over targets.
 
     Parameters
     ----------
@@ -106,9 +105,7 @@ def solve(
     alpha : float or str, optional
         The strength relative to the mean loss, as in the estimators: ``C = alpha * sum_i s_i`` multiplies the penalty
         beside the sum of losses. ``"0.1*max"`` is a tenth of the smallest strength at which no kernel is active. A
-        penalty given by name needs this or ``strength``.
-    strength : float, optional
-        ``C`` itself, or ``lambda`` of a weight set.
+        penalty that is given by name needs it; a penalty object has ``C`` itself.
     fit_intercept : bool
         Whether there is an intercept ``b``; the dual coefficients then sum to zero. A loss that does not see a shift of
         all scores has none.
@@ -116,8 +113,8 @@ def solve(
         Non-negative; samples of weight zero get dual coefficient zero.
     kernel_penalties : array_like of shape (n_kernels,), optional
         Positive ``w``.
-    outputs : {"shared", "own"}, default="shared"
-        Whether several targets share kernel weights; separate weights return a tuple of solutions.
+    outputs : {"own", "shared"}, default="own"
+        Whether several targets share kernel weights, as in the estimators; separate weights return a tuple of solutions.
     representation : {"auto", "gram", "factored"}, default="auto"
         How kernels of a bank are held; see :func:`~manykernels.grams.plan.plan_kernels`.
     memory_budget : int, str or None
@@ -134,7 +131,8 @@ def solve(
     Returns
     -------
     Solution, or tuple of Solution
-        Dual coefficients, kernel weights, intercept, the certificate of exactly the model, and how it was reached. Its
+        Dual coefficients, kernel weights, intercept, the certificate of exactly this model, and how it was reached; one
+        for each of several targets with weights of their own. Its
         ``decision_function`` gives the scores of new rows, or of their kernels with the training samples.
 
     Raises
@@ -158,7 +156,7 @@ def solve(
     >>> import numpy as np
     >>> x = np.linspace(0, 1, 30)
     >>> kernels = np.stack([np.exp(-((x[:, None] - x) ** 2) / (2 * width**2)) for width in (0.01, 0.1, 1.0)])
-    >>> solution = solve(kernels, np.sin(6 * x), loss="squared", penalty="l1", strength=0.1, tol=1e-6)
+    >>> solution = solve(kernels, np.sin(6 * x), loss="squared", penalty="l1", alpha=0.1 / 30, tol=1e-6)
     >>> solution.kernel_weights[0] == 0.0, bool(solution.certificate.relative_gap <= 1e-6)
     (np.True_, True)
 
@@ -168,14 +166,14 @@ def solve(
     >>> X = np.random.default_rng(0).uniform(-2, 2, (200, 3))
     >>> Y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 0])])
     >>> bank = KernelBank.per_feature(widths=[0.5, 1.0])
-    >>> found = solve(bank, Y, X=X, loss="squared", penalty="l1", alpha="0.2*max")
+    >>> found = solve(bank, Y, X=X, loss="squared", penalty="l1", alpha="0.2*max", outputs="shared")
     >>> found.decision_function(X[:5]).shape, {name[:2] for name in found.functions.names}
     ((5, 2), {'x0'})
     """
-    check_choice(outputs, ("shared", "own"), "outputs")
+    check_choice(outputs, ("own", "shared"), "outputs")
     known = get_loss(loss)
     shape = {name: parameters.pop(name) for name in _shapes_of(penalty) if name in parameters}
-    first, relative = _regularizer(penalty, alpha, strength, shape)
+    first, relative = _regularizer(penalty, alpha, _former_strength(parameters), shape)
     chunks, budget = None, memory_budget
     if is_chunked(X):
         X, y = with_target(X, y)
@@ -190,7 +188,7 @@ def solve(
         "sample_weight": given.weight,
         "kernel_penalties": None if kernel_penalties is None else np.asarray(kernel_penalties),
     }
-    several = outputs == "own" and given.y.ndim == 2
+    several = outputs == "own" and given.y.ndim == 2 and not known.of_several
     targets = [given.y[:, t] for t in range(given.y.shape[1])] if several else [given.y]
     problems = [problem_of(opened.stack, own, known, first, **options) for own in targets]
     problems = [_at_strength(problem, alpha, relative) for problem in problems]
@@ -199,7 +197,7 @@ def solve(
     if advice is not None:
         warn(advice, ConvergenceWarning)
     finished = tuple(given.whole(opened.with_functions(solution)) for solution in solutions)
-    return finished if outputs == "own" else finished[0]
+    return finished if several else finished[0]
 
 
 def _solved(
@@ -392,10 +390,20 @@ def _regularizer(
     if len(given) > 1:
         raise InvalidInputError(f"Give one of {', '.join(f'{name}={value!r}' for name, value in given.items())}.")
     if not given:
-        raise InvalidInputError(
-            f"penalty {penalty!r} needs a strength, for example alpha=0.01, alpha='0.1*max' or strength=1.0."
-        )
+        raise InvalidInputError(f"penalty {penalty!r} needs a strength, for example alpha=0.01 or alpha='0.1*max'.")
     return get_regularizer(penalty, 1.0 if strength is None else strength, **shape), relative
+
+
+def _former_strength(parameters: dict[str, Any]) -> float | None:
+    """Return the strength under its former name, with a warning, and take it out of the parameters."""
+    strength: float | None = parameters.pop("strength", None)
+    if strength is not None:
+        warn(
+            "strength of solve() is now alpha, relative to the mean loss: give alpha=strength / sum(sample_weight) "
+            "or a penalty object such as BlockL1(strength). The former name will be rejected in version 0.3.",
+            FutureWarning,
+        )
+    return strength
 
 
 def _at_strength(problem: Problem, alpha: float | str | None, relative: float | None) -> Problem:

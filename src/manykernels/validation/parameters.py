@@ -69,8 +69,8 @@ PARAMETER_NAMES: Mapping[str, str] = {
 }
 
 SOLVE_NAMES: Mapping[str, str] = {
-    "C": "strength: C of scikit-learn is strength=1 / C, and alpha=1 / (C * n_samples)",
-    "lambda_": "strength", "lam": "strength", "reg_lambda": "strength",
+    "C": "alpha: C of scikit-learn is alpha=1 / (C * n_samples)",
+    "lambda_": "alpha", "lam": "alpha", "reg_lambda": "alpha",
     "regularizer": "penalty, such as penalty='l1'", "bank": "kernels, the first argument",
     "weights": "outputs, such as outputs='shared'",
     "kernels_as": "representation, such as representation='factored'",

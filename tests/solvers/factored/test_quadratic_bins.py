@@ -88,7 +88,14 @@ def test_the_optimum_of_several_outputs_is_that_on_hessians(
     stack = factored_stack(X, bank())
     tol = 1e-3 if loss == "hinge" else 1e-6
     monkeypatch.setattr("manykernels.solvers.factored.kinks.takes_interior", lambda _: False)  # as of many rows
-    settings = {"loss": loss, "penalty": "l1", "strength": 3.0, "sample_weight": weight, "tol": tol}
+    settings = {
+        "loss": loss,
+        "penalty": "l1",
+        "strength": 3.0,
+        "sample_weight": weight,
+        "tol": tol,
+        "outputs": "shared",
+    }
     found = solve(stack, y, **settings)
     assert steps
     assert found.certificate.relative_gap <= tol
@@ -174,7 +181,13 @@ def test_levels_take_turns_beside_curves(loss: str, penalty: str, intercept: boo
     curves = PerFeature([Gaussian(0.8)], [0, 1])
     bank = KernelBank([curves, ("group", Overlap(), [2]), ("other", Overlap(), [3])])
     penalties = {("group", "other"): get_regularizer(penalty, 0.3), "*": "l1"}
-    options: dict[str, Any] = {"X": X, "penalty": penalties, "alpha": 0.01, "fit_intercept": intercept}
+    options: dict[str, Any] = {
+        "X": X,
+        "penalty": penalties,
+        "alpha": 0.01,
+        "fit_intercept": intercept,
+        "outputs": "shared",
+    }
     options["loss"] = "squared" if loss == "several" else loss
     found = solve(bank, y, representation="factored", tol=1e-7, **options)
     matrices = solve(bank, y, representation="gram", tol=1e-7, **options)

@@ -125,6 +125,6 @@ def test_what_cannot_keep_shapes_says_so() -> None:
     with pytest.raises(IncompatibleError, match=r"no sums of kernel values.*solution\.certificate"):
         problem.certificate(y, np.ones(stack.n_kernels), 0.0)
     with pytest.raises(IncompatibleError, match="several classes or targets share"):
-        solve(stack, np.column_stack([y, y]), loss="squared", penalty="l1", strength=1.0)
+        solve(stack, np.column_stack([y, y]), loss="squared", penalty="l1", strength=1.0, outputs="shared")
     with pytest.raises(IncompatibleError, match="has a shape and is to go without a penalty"):
         solve(stack, y, loss="squared", penalty={"0 0.5": None, "*": "l1"}, strength=1.0)

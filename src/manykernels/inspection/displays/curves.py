@@ -53,7 +53,7 @@ class ConvergenceDisplay(draw.Display):
     >>> from manykernels import solve
     >>> from manykernels.inspection import ConvergenceDisplay
     >>> kernels = np.stack([np.eye(4), np.ones((4, 4))])
-    >>> solution = solve(kernels, [1.0, 2.0, 3.0, 4.0], loss="squared", penalty="l1", strength=0.1)
+    >>> solution = solve(kernels, [1.0, 2.0, 3.0, 4.0], loss="squared", penalty="l1", alpha=0.025)
     >>> bool(ConvergenceDisplay.from_solution(solution, tol=1e-4).frame()["relative_gap"].iloc[-1] <= 1e-4)
     True
     """

@@ -113,7 +113,7 @@ class SupportKernelMachine(Solver):
     >>> factors = rng.standard_normal((10, 30, 2))
     >>> kernels = factors @ factors.transpose(0, 2, 1)
     >>> y = np.sign(factors[7, :, 0])
-    >>> solution = solve(kernels, y, loss="hinge", penalty="simplex", strength=0.1, solver="skm", tol=1e-6)
+    >>> solution = solve(kernels, y, loss="hinge", penalty="simplex", alpha=0.1 / 30, solver="skm", tol=1e-6)
     >>> str(solution.status), int(solution.kernel_weights.argmax())
     ('converged', 7)
     """
