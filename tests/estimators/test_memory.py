@@ -8,7 +8,7 @@ from sklearn.base import clone
 from tests.support.memory import peak_of
 
 from manykernels import KernelBank, MKLClassifierCV, MKLRegressorCV
-from manykernels.estimators.selection.memory import _n_triangles, plan_given, plan_search
+from manykernels.estimators.selection.memory import SearchSizes, _n_triangles, plan_given, plan_search
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams import build_stack
 from manykernels.grams.plan import plan_stack
@@ -72,18 +72,18 @@ def test_searches_on_matrices_as_given_hold_what_their_plans_say(kind: Any, outp
 
 
 def test_a_fold_of_most_rows_reads_matrices_as_they_are() -> None:
-    plans = [plan_given(20, 500, 1, n_folds, "1 GB") for n_folds in (5, 500)]
+    plans = [plan_given(20, 500, SearchSizes(n_folds), "1 GB") for n_folds in (5, 500)]
     assert 2 * 2 * 20 * 400**2 > plans[0].least_nbytes > 2 * 20 * 400**2, "folds beside one another are copied in turn"
     assert "copies 0 B" in plans[1].reason
-    few = plan_given(20, 500, 1, 5, "1 GB", rounded=False)
+    few = plan_given(20, 500, SearchSizes(5, rounded=False), "1 GB")
     assert few.least_nbytes > 8 * 20 * 400**2, "a scorer is given double precision"
     with pytest.raises(MemoryBudgetError, match=r"A search over 5 folds of 20 kernels .* Use fewer folds or samples"):
-        plan_given(20, 500, 1, 5, "5 MB")
+        plan_given(20, 500, SearchSizes(5), "5 MB")
 
 
 def test_folds_of_single_rows_are_counted_by_what_each_knows_of_its_kernels() -> None:
     """The default bank, 27 kernels on six columns, held 19.0 MB in 80 folds of 80 rows, of which 3.6 were planned."""
     fit = plan_stack(27, 80, memory_budget="1 GB")
-    few, many = (plan_search(fit, fit, n_folds) for n_folds in (5, 80))
+    few, many = (plan_search(fit, fit, SearchSizes(n_folds)) for n_folds in (5, 80))
     assert few.most_nbytes < 5e6
     assert 0.7 < 19.0e6 / many.expected_nbytes < 1.3

@@ -91,8 +91,7 @@ def test_averages_of_the_squared_loss_are_kernel_ridge_regression(n: int, dtype:
     gram, cross = (matrix.astype(dtype).astype(np.float64) for matrix in matrices(n))
     targets, strengths = RNG.normal(size=(n, 3)), np.array([0.1, 1.0, 5.0])
     losses, weight = [get_loss("squared")] * 3, np.ones(n)
-    kernel = opened(gram.copy(), cross.copy(), losses, weight, centered=False, dtype=dtype)
-    assert (kernel.values is not None) == (n == 30)  # of few rows calls take longer
+    kernel = opened(gram.copy(), cross.copy(), centered=False, dtype=dtype)
     found = fit_averages(kernel, losses, targets, weight, strengths, tol=1e-15)
     expected = KernelRidge(kernel="precomputed", alpha=strengths).fit(gram, targets).predict(cross)
     rounded = 1.0 if dtype is np.float64 else 1e3
@@ -112,7 +111,7 @@ def test_a_factor_that_is_kept_with_a_kernel_serves_the_next_strengths(
     factorized = averages._factorized
     monkeypatch.setattr(averages, "_factorized", lambda *given: made.append(given[1]) or factorized(*given))
     monkeypatch.setattr(averages, "KEPT_ROWS", 100)
-    kernel = opened(gram.copy(), cross.copy(), losses, weight, centered=True, dtype=np.float32)
+    kernel = opened(gram.copy(), cross.copy(), centered=True, dtype=np.float32)
     known = fit_averages(kernel, losses, y, weight, np.array([1.0]), tol=1e-6)
     n_first, scale = len(made), 0.1 if loss == "logistic" else 1e-3
     for strength in (0.8, 0.5, 0.4):
@@ -130,7 +129,7 @@ def test_averages_know_no_unit_that_single_precision_could_leave(unit: float) ->
     losses, weight, y = [get_loss("logistic")], np.ones(30), np.sign(RNG.normal(size=(30, 1)))
     found = []
     for scale in (1.0, unit):
-        kernel = opened(scale * gram, scale * cross, losses, weight, centered=True, dtype=np.float32)
+        kernel = opened(scale * gram, scale * cross, centered=True, dtype=np.float32)
         found.append(fit_averages(kernel, losses, y, weight, np.array([0.1]) * scale, tol=1e-8).held_out)
     np.testing.assert_allclose(found[1], found[0], atol=1e-3)
 
@@ -141,7 +140,7 @@ def test_averages_are_those_of_the_solver(loss: str, centered: bool) -> None:
     gram, _ = matrices()
     targets = RNG.normal(size=(30, 2)) if loss in ("squared", "huber") else np.sign(RNG.normal(size=(30, 2)))
     weight, strengths = RNG.uniform(0.5, 2.0, 30), np.array([0.05, 2.0])
-    kernel = opened(gram.copy(), gram.copy(), [get_loss(loss)] * 2, weight, centered=centered)
+    kernel = opened(gram.copy(), gram.copy(), centered=centered)
     found = fit_averages(kernel, [get_loss(loss)] * 2, targets, weight, strengths, tol=1e-13).held_out
     for k in range(2):
         wanted = solve(
@@ -162,14 +161,11 @@ def test_sums_of_kernels_tell_the_strengths_at_which_next_to_nothing_is_left() -
     assert largest_strengths(problems, np.ones((30, 30))) is None  # of a constant kernel all there is is rounding
 
 
-def test_averages_far_from_the_best_constants_come_with_slopes() -> None:
+def test_averages_far_from_the_best_constants_are_within_their_gap() -> None:
     gram, cross = matrices(60)
     losses, weight, y = [get_loss("logistic")], np.ones(60), np.sign(gram[0] - np.median(gram[0]))[:, None]
-    kernel = opened(gram, cross, losses, weight, centered=True)
-    strong, weak = (fit_averages(kernel, losses, y, weight, np.array([at]), tol=1e-2) for at in (100.0, 1e-4))
-    assert strong.slopes is None
-    assert weak.slopes is not None
-    exact = fit_averages(kernel, losses, y, weight, np.array([1e-4]), tol=1e-12)
+    kernel = opened(gram, cross, centered=True)
+    weak, exact = (fit_averages(kernel, losses, y, weight, np.array([1e-4]), tol=tol) for tol in (1e-2, 1e-12))
     np.testing.assert_array_equal(np.sign(weak.fitted), y)
     assert _objective(weak, y, gram) <= 1.02 * _objective(exact, y, gram)
 
@@ -181,21 +177,18 @@ def _objective(model: AverageModels, y: Any, gram: Any) -> float:
     return float(np.logaddexp(0.0, -y * model.fitted).sum()) + penalty
 
 
-def test_averages_begin_along_a_line_in_the_logarithm_of_the_strength() -> None:
+def test_averages_begin_from_those_of_another_strength() -> None:
     rng = np.random.default_rng(4)
     points = rng.normal(size=(120, 3))
     gram = np.exp(-((points[:, None] - points) ** 2).sum(axis=2) / 4.0)
     targets = np.sign(np.sin(2 * points[:, :2]) + 0.5 * rng.normal(size=(120, 2)))
     losses, weight, model = [get_loss("logistic")] * 2, np.ones(120), None
-    kernel = opened(gram.copy(), gram[:10].copy(), losses, weight, centered=True)
+    kernel = opened(gram.copy(), gram[:10].copy(), centered=True)
     for strength in 3.0 ** -np.arange(4.0):
-        strengths, before = np.array([1.0, 2.0]) * strength, model
-        model = fit_averages(kernel, losses, targets, weight, strengths, tol=1e-11, start=before)
+        strengths = np.array([1.0, 2.0]) * strength
+        model = fit_averages(kernel, losses, targets, weight, strengths, tol=1e-11, start=model)
         fresh = fit_averages(kernel, losses, targets, weight, strengths, tol=1e-13)
         np.testing.assert_allclose(model.held_out, fresh.held_out, atol=1e-4)
-    straight, stayed = (own - fresh.coefficients for own in (before.toward(strengths)[0], before.coefficients))
-    assert np.sum(straight * (kernel.features @ straight)) < 0.25 * np.sum(stayed * (kernel.features @ stayed))
-    assert model.without_kernel().slopes is None
 
 
 def test_models_of_all_rows_begin_from_the_mean_of_the_folds() -> None:
@@ -204,7 +197,7 @@ def test_models_of_all_rows_begin_from_the_mean_of_the_folds() -> None:
     gram, losses = np.exp(-((points[:, None] - points) ** 2).sum(axis=2)), [get_loss("logistic")] * 2
     places, models = [np.array([0, 1, 2, 3, 4, 5, 6, 7]), np.array([4, 5, 6, 7, 8, 9, 10])], []
     for at, strength in zip(places, (0.1, 0.3), strict=True):
-        kernel = opened(gram[np.ix_(at, at)], gram[:, at], losses, np.ones(len(at)), centered=True)
+        kernel = opened(gram[np.ix_(at, at)], gram[:, at], centered=True)
         own = fit_averages(kernel, losses, y[at], np.ones(len(at)), np.full(2, strength), tol=1e-6)
         models.append(replace(own, weights=np.ones(1)))
     found = AverageModels.mean_of(list(zip(places, models, strict=True)), 2, 12)
@@ -359,80 +352,6 @@ def test_a_walk_ends_where_less_is_left_to_gain_than_scores_can_tell(noise: floa
     # Half of what is left to gain is gained by every step, whose standard error is the noise.
     path = StrengthPath(Mixture(EVERY, np.ones(2), 1.0), Grid(25, 1e-3), (4,), 1).follow(tried)
     assert path.numbers[-1] == 6 if noise else path.numbers[-1] >= 24
-
-
-@pytest.mark.parametrize(("gaps", "asked"), [((-0.1, -0.2, 1.0), [True, True, False]), ((-0.1, 0.1, -1.0), [True] * 3)])
-def test_what_is_behind_in_both_of_the_first_folds_of_fewer_rows_is_not_tried_in_the_third(gaps, asked) -> None:
-    def score(mixing: float, fraction: float, gap: float) -> float:
-        return gap * mixing - 0.01 * np.log(fraction / 0.1) ** 2
-
-    folds = [KnownFold(partial(score, gap=gap)) for gap in gaps]
-    paths = [StrengthPath(Mixture(EVERY, np.ones(2), own), Grid(25, 1e-3)) for own in (0.0, 1.0)]
-    Rung(list(folds), 1, lambda line: None, finest=COARSE).race(paths)
-    assert [any(mixing == 1.0 for mixing, _ in fold.asked) for fold in folds] == asked
-    last = [KnownFold(fold.score) for fold in folds]  # with all rows all of them are asked
-    Rung(list(last), 1, lambda line: None).race([StrengthPath(path.mixture, path.grid) for path in paths])
-    assert all(any(mixing == 1.0 for mixing, _ in fold.asked) for fold in last)
-
-
-@pytest.mark.parametrize("behind", [0.02, 0.5])
-def test_averages_of_fewer_rows_that_cannot_win_are_not_walked_to_their_end(behind: float) -> None:
-    def score(doubt: float, fraction: float, luck: float) -> float:
-        return (-0.25 * luck - behind if doubt > 0 else luck) - 0.1 * 0.5 ** (-np.log(fraction) / 2)
-
-    class OfKinds(KnownFold):
-        def tried(self, mixture: Mixture, fraction: float) -> Candidate:
-            self.asked.append((mixture.doubt, fraction))
-            return Candidate(mixture, fraction, np.array([[self.score(mixture.doubt, fraction)]]), 1.0)
-
-    folds = [OfKinds(partial(score, luck=luck)) for luck in (0.2, -0.2, 0.0)]
-    kinds = [StrengthPath(Mixture(EVERY, np.ones(2), 0.0, doubt), Grid(25, 1e-6)) for doubt in (PLAIN, SPECIAL)]
-    scouts = Rung(list(folds), 1, lambda line: None, finest=COARSE)
-    scouts.race(kinds)
-    # In the first fold it is behind by 0.27 or 0.75, where scores of the best have a standard deviation of 0.2.
-    plain, kind = (sum(doubt == own for doubt, _ in folds[0].asked) for own in (PLAIN, SPECIAL))
-    assert (kind < plain) == (behind == 0.5)  # by more than a standard error, and not by less
-    # What is tried with all rows is tried to its end.
-    last = [OfKinds(own.score) for own in folds]
-    Rung(list(last), 1, lambda line: None).race([StrengthPath(path.mixture, path.grid) for path in kinds])
-    assert len({sum(doubt == own for doubt, _ in last[0].asked) for own in (PLAIN, SPECIAL)}) == 1
-
-
-@pytest.mark.parametrize(("behind", "workers", "n_folds"), [(0.1, 1, 3), (0.5, 1, 1), (0.5, 2, 2)])
-def test_averages_far_behind_are_tried_in_the_first_folds_alone(behind: float, workers: int, n_folds: int) -> None:
-    def score(mixing: float, fraction: float, luck: float) -> float:
-        return luck - 0.1 * 0.5 ** (-np.log(fraction) / 2)
-
-    class OfKinds(KnownFold):
-        def tried(self, mixture: Mixture, fraction: float) -> Candidate:
-            self.asked.append((mixture.doubt, fraction))
-            value = self.score(0.0, fraction) - behind * (mixture.doubt > 0)
-            return Candidate(mixture, fraction, np.array([[value]]), 1.0)
-
-    folds = [OfKinds(partial(score, luck=luck)) for luck in (0.1, -0.1, 0.0)]  # a deviation of 0.1
-    kinds = [StrengthPath(Mixture(EVERY, np.ones(2), 0.0, doubt), Grid(25, 1e-6)) for doubt in (PLAIN, SPECIAL)]
-    scouts = Rung(list(folds), workers, lambda line: None, finest=COARSE)
-    found = scouts.race(kinds)
-    assert sum(any(doubt == SPECIAL for doubt, _ in fold.asked) for fold in folds) == n_folds
-    assert len(found) == 1 + (n_folds == 3)
-
-
-def test_what_is_behind_in_all_folds_is_left_where_a_rung_below_told_its_strengths() -> None:
-    def asked(behind: float) -> int:
-        def score(mixing: float, fraction: float, luck: float = 0.0) -> float:
-            return {0.0: 0.8, 1.0: 0.8 - behind + luck, 0.5: 0.5}[mixing] - 0.01 * float(np.log(fraction / 0.05)) ** 2
-
-        each = [partial(score, luck=luck) for luck in (0.1, -0.1, 0.0, 0.1, -0.1)]
-        few, whole = [KnownFold(own) for own in each[:3]], [KnownFold(own) for own in each]
-        search = Rung(list(whole), 1, lambda line: None)
-        search.below = Rung(list(few), 1, lambda line: None, search.ending, finest=COARSE)
-        found = searched(search, [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0)])
-        assert {candidate.family.mixing for candidate in found} >= {0.0}
-        assert any(mixing == 1.0 for mixing, _ in few[0].asked)
-        return sum(candidate.family.mixing == 1.0 for candidate in found)
-
-    assert asked(0.02) == 0  # by less than a standard error
-    assert asked(-0.02) == 3  # beside the strength that fewer rows told, a step of the grid on both sides
 
 
 def test_the_rule_of_one_standard_error_takes_the_simplest() -> None:
@@ -662,7 +581,7 @@ def test_a_search_that_ends_between_a_look_and_a_walk_keeps_what_was_scored(most
     folds = Rung([Ending(lambda mixing, _: 0.7 + 0.1 * mixing) for _ in range(5)], 1, lambda line: None)
     found = searched(folds, [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)])
     assert folds.ending.status is not None
-    assert {candidate.family.mixing for candidate in found} == ({0.0, 1.0} if most == 5 else {0.0})
+    assert {candidate.family.mixing for candidate in found} == ({0.0, 1.0} if most > 3 else {0.0})
 
 
 def test_folds_of_fewer_rows_keep_every_class_and_hold_out_the_same_rows() -> None:
@@ -736,7 +655,7 @@ def test_a_selection_goes_on_unless_it_is_behind_by_a_standard_error() -> None:
         return raced([KnownFold(lambda mixing, _, own=own: own if mixing == 1.0 else 0.6) for own in scores])
 
     assert walked_among(0.9, 0.4, 0.4, 0.5) == {0.0, 1.0}  # behind by less, and the elastic net is not tried
-    assert walked_among(0.9, 0.4, 0.4, 0.0, 0.0) == {0.0}  # behind by more, but only in all folds
+    assert walked_among(0.9, 0.4, 0.4, 0.0, 0.0) == {0.0, 1.0}  # behind by more, but only in all folds
     assert walked_among(0.5, 0.4, 0.4) == {0.0}
 
 

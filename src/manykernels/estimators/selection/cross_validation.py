@@ -43,9 +43,10 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     best; the choice averages every score with the neighbors, so no lucky strength decides. The averages of all kernels,
     and of those on several columns, are the baseline: a single kind, or a selection, must lead by more than half a
     standard error of the difference over the folds, a single view by more than a whole standard error. The search is a
-    race: expensive candidates are tried at a few strengths in three folds first, and dropped if behind by more than
-    half a standard error of the difference, or a whole standard error in all folds; slow fits start with fewer rows,
-    and are dropped if behind at all. The winner is refitted on all samples, to ``tol`` and with the certificate.
+    race: selections are tried at a few strengths in three folds first, with half of the rows if there are many, and
+    dropped if behind by more than half a standard error of the difference; in all folds a candidate is followed while
+    it can still come within a standard error of the best. The winner is refitted on all samples, to ``tol`` and with
+    the certificate.
 
     The empty model is among the candidates. If y is more strongly related to the kernels than permuted y
     (``noise_p_value_``), a lead in the mean suffices; else a lead of half a standard error of the folds is required,
@@ -218,30 +219,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
 class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     """Classification with many kernels, with strength and mixing chosen by cross-validation.
 
-    A joint search chooses the strength and the degree of selection: from the block 1-norm over the elastic net to
-    ridge, a kernel machine on the sum of the kernels. Candidates include averages of the kernels on several columns,
-    and of every kind or view alone, so a well-chosen Gaussian is among the candidates. For default kernels, narrower
-    Gaussians of all columns, of a quarter and an eighth of the median distance, extend an average step by step. Every
-    path goes from strong to weak penalties, in coarse steps while the score may rise, then in finer steps around the
-    best; the choice averages every score with the neighbors, so no lucky strength decides. The averages of all kernels,
-    and of those on several columns, are the baseline: a single kind, or a selection, must lead by more than half a
-    standard error of the difference over the folds, a single view by more than a whole standard error. The search is a
-    race: expensive candidates are tried at a few strengths in three folds first, and dropped if behind by more than
-    half a standard error of the difference, or a whole standard error in all folds; slow fits start with fewer rows,
-    and are dropped if behind at all. The winner is refitted on all samples, to ``tol`` and with the certificate.
-
-    The empty model is among the candidates. If y is more strongly related to the kernels than permuted y
-    (``noise_p_value_``), a lead in the mean suffices; else a lead of half a standard error of the folds is required,
-    corrected for shared training rows, and a warning flags an uncertain choice. Groups of equal size are permuted as
-    wholes; for non-exchangeable samples (series, custom splits) the warning appears unless the lead is a whole error.
-    If no candidate beats the constant model, the constant model is returned with a warning.
-
-    Every fold learns standardization, widths and normalization of the kernels from the respective training samples and
-    builds them once. Averages take one sum of the kernels for all strengths, targets and classes. Strengths are
-    fractions of those at which next to nothing is left, for every target and class, so units do not matter.
-
-    With a named ``penalty`` or with ``alphas``, the grid of strengths is as given: by default it starts at the smallest
-    ``alpha`` of the empty model and falls geometrically, and every strength is solved in every fold.
+    The search is that of :class:`MKLRegressorCV`, for all classes together.
 
     Parameters
     ----------
@@ -249,20 +227,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         As in :class:`MKLClassifier`, and so are all parameters not described here.
     loss : str or Loss, default="logistic"
         Loss of a score for a label.
-    penalty : "auto", str, dict or Regularizer, default="auto"
-        "auto" searches strength and mixing; "ridge" without ``alphas`` searches the strength of the sum of all kernels.
-        Else the name of a penalty, or an object, with the strengths of a grid. Other dense penalties ("lq", weight
-        sets) need ``alphas``.
-    alphas : array-like or None, default=None
-        Strengths relative to the mean loss, instead of a search; "auto" then is "l1", or "elasticnet" with
-        ``l1_ratios``. So it is with shared weights.
-    n_alphas : int, default=25
-        Length of the grid; a search starts with every third value, and continues below the grid if promising.
-    l1_ratios : float or sequence of float or None, default=None
-        Mixtures to try, each on a separate path: 1 selects, 0 averages. None is 0.5 for elastic nets, and (1, 0.5, 0)
-        for a search, without hopeless candidates; given values are all followed.
-    q, p, eta : float
-        Shape of the penalties ``"lq"`` and ``"group_elasticnet"``, ``"lp_ball"``, and ``"elasticnet_ball"``.
+    penalty, alphas, n_alphas, l1_ratios, q, p, eta : Any
+        The penalties and strengths of the search, as in :class:`MKLRegressorCV`.
     cv : int, splitter or iterable, default=None
         Folds of stratified K-fold selection (5 by default, or one for every sample of the largest class), or any
         splitter of scikit-learn.
@@ -279,42 +245,16 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     fit_intercept : bool, default=True
         Whether to learn the constant.
     class_weight : dict, "balanced" or None, default=None
-        Factors on the sample weights of every class, in the loss and in the score.
-    kernel_penalties : array-like of shape (n_kernels,), dict, list of dict or None, default=None
-        Factors on the norms inside the penalty. Of several dictionaries each is tried, on paths of the block 1-norm
-        where the penalty is "auto": ``[{"* x *": 1}, {"* x *": 2}]`` chooses how much more pairs cost.
-    tol : float, default=1e-4
-        Relative duality gap to reach.
-    random_state : int, RandomState instance or None, default=None
-        For solvers that draw random numbers, as in :class:`MKLClassifier`.
-    resources : Resources, dict or None, default=None
-        Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``callback``, ``representation``,
-        ``memory_budget``, ``n_jobs``, ``verbose``; see :class:`~manykernels.estimators.Resources`.
+        Factors on the sample weights of each class, in the loss and in the score.
+    kernel_penalties, tol, random_state, resources : Any
+        As in :class:`MKLRegressorCV`.
 
     Attributes
     ----------
-    alpha_ : float or ndarray of shape (n_outputs,)
-        The chosen strength; of every target or class where they differ.
-    l1_ratio_ : float, ndarray or None
-        What the penalty ``"elasticnet"`` of a plain estimator needs for the same model of all kernels.
-    kernel_penalties_ : array-like, dict or None
-        The chosen factors.
-    mixing_ : float, ndarray or None
-        After a search: 1 for selection, 0 for averaging, as in ``l1_ratios``. Unlike ``l1_ratio_`` it means the same in
-        every unit of y.
-    alphas_ : ndarray of shape (n_alphas,) or (n_paths, n_alphas)
-        The strengths tried, decreasing.
-    best_score_ : float
-        Mean score of the choice over the folds.
-    best_index_ : int
-        The row in ``cv_results_``.
-    best_per_target_ : ndarray of shape (n_targets,) or None
-        Rows of the choices for several targets, after a search.
-    cv_results_ : DataFrame
-        A row a candidate, also from :meth:`cv_frame`.
-    n_folds_ : int
-        Number of folds.
-    cv_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_classes) or (n_samples, n_outputs)
+    alpha_, l1_ratio_, kernel_penalties_, mixing_, alphas_ : float or ndarray
+        The choice and the grid, as in :class:`MKLRegressorCV`, and so are ``best_score_``, ``best_index_``,
+        ``best_per_target_``, ``cv_results_`` and ``n_folds_``.
+    cv_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_classes)
         Out-of-fold predictions at the chosen strength: probabilities, or decisions; NaN for rows never held out, the
         mean over repeated folds. Absent after an early end of the search.
 

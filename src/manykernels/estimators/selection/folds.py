@@ -61,18 +61,17 @@ if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
 
 
-FIRST_FOLDS, FIRST_SHARE = 3, 0.5  # folds in which what is in doubt is tried first, at least, and of many folds
-# Share of the rows of a fold with which what is in doubt is tried first, and rows of a fold from which on. Of tables of
-# 400 to 1,000 rows (digits, breast cancer, two made ones) halves chose models that score as those of shares of 0.41 to
-# 0.5 do, or better. Smaller shares reject what all rows would choose; folds of fewer rows take little time
-FEWER_SHARE, FEWER_FROM = 0.5, 300
-MOST_FEWER = 3_000  # rows of these, at most
+FIRST_FOLDS = 3  # folds in which what is in doubt is tried first, at least; half of many
+# Rows of a fold from which on what is in doubt is tried first with half of them ("successive halving"), and with so
+# many at most. On tables of 400 to 1,000 rows (digits, breast cancer, two made ones) shares of 0.41 to 0.5 choose
+# models that score alike; smaller ones reject what all rows would choose.
+FEWER_FROM, MOST_FEWER = 300, 3_000
 MOST_LABELS = 100  # distinct targets that may be classes, none of which may be missing
 
 
 def n_first_folds(n_folds: int) -> int:
     """Return the number of folds of the first trial: more for small folds, with noisier scores."""
-    return min(n_folds, max(FIRST_FOLDS, int(FIRST_SHARE * n_folds)))
+    return min(n_folds, max(FIRST_FOLDS, n_folds // 2))
 
 
 def of_fewer_rows(splits: Sequence[Split], target: Array, weight: Array) -> list[Split]:
@@ -83,7 +82,7 @@ def of_fewer_rows(splits: Sequence[Split], target: Array, weight: Array) -> list
     fewer = []
     for train, test in splits[: n_first_folds(len(splits))]:
         known = train[weight[train] > 0]
-        n_kept = min(int(FEWER_SHARE * len(known)), MOST_FEWER)
+        n_kept = min(len(known) // 2, MOST_FEWER)
         if len(known) < FEWER_FROM or target.dtype.names is not None:
             return []
         first = target[known] if target.ndim == 1 else target[known, 0]
@@ -441,7 +440,7 @@ class OpenedKernels:
         cross = cross_combine(self.training.bank, self._prepared(held_out), self.training.prepared, weights)
         settings: dict[str, Any] = {"centered": self.problems[0].fit_intercept, "dtype": self._average_dtype(held_out)}
         settings["problems"] = () if "empty" in self.__dict__ else self.problems
-        return opened(gram, cross, self._losses, self.samples.weight, **settings)
+        return opened(gram, cross, **settings)
 
     def _read(self, held_out: HeldOut) -> ColumnTable:
         """Return held-out rows for kernels on factors, prepared once for all models."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from manykernels.estimators.selection.averages import KEPT_ROWS, MOST_DOUBLE, can_average
+from manykernels.estimators.selection.folds import FIRST_FOLDS
 from manykernels.estimators.selection.mixtures import MOST_SELECTED
 from manykernels.estimators.selection.splits import N_FOLDS
 from manykernels.estimators.strength import AUTO, default_fraction
@@ -25,8 +26,6 @@ from manykernels.grams.plan import (
     SQUARE_ARRAYS,
     MemoryPlan,
     format_bytes,
-    memory_bytes,
-    pieces_nbytes,
     plan_as_given,
 )
 from manykernels.grams.remembered import Remembered
@@ -43,24 +42,61 @@ if TYPE_CHECKING:
     from manykernels.objective.losses import Loss
 
 # Traced by `python benchmarks/memory_limits.py --traced`
-FOLD_SPECTRUM = 14_000  # bytes of what a fold knows of a kernel on factors, beside its functions in pieces
-FOLD_KERNEL = 7_000  # bytes of what an open fold knows of a kernel beside its matrix, where folds are more than usual
-FOLD_VECTORS = 96  # float64 a sample and target: models that all folds keep until a mixture is followed to its end
+FOLD_KERNEL = 7_000  # bytes of what an open fold knows of a kernel beside its matrix or its function in pieces
+FOLD_MODELS = 24  # float64 a sample, target and fold: about three strengths of each average, until one is chosen
 # float32 among the samples and all rows of a fold, beside the sums of those open: one in double precision, its factor
 AVERAGE_ROUNDED = 3
-FACTORED_BYTES = 12  # an entry of a matrix among features: in double precision while it is a factor, and unpacked
 PRODUCTS = 10  # float64 an entry of the products of each kernel with coefficients of several targets
-REMEMBERED_AVERAGES = 24  # models of a fold and target: about three strengths of each average, until one is chosen
 PATIENCE_OF_AVERAGES = 8.0  # predicted seconds of one fit on matrices, at which searches on landmarks take as long
 # Rows up to which averages of one target are of exact kernels, each fold of which holds one matrix at a time; times the
 # square root of the number of targets, and of that of columns beyond a few
 MOST_EXACT, FEW_COLUMNS = 6_000, 200
-# Part of what varies, of one target: eight searches of one target took 0.13 to 0.70 of it, 0.39 on the mean
-LIKELY_OF_FOLDS = 0.4
-LIKELY_FOLDS = 3  # in which selections are tried first, and as often only
-PERMUTED, PRODUCT_BYTES = 200, 2**22  # orders of a target in one product with the kernels, and the most that it takes
-COPIED_KERNELS = (12, 25)  # triangles of kernels in use beside matrices that are not held: as often, and of many
-LAST_SQUARES = 3  # float64 among all rows beside these: the sum that is factorized where it stands, and in passing
+
+
+@dataclass(frozen=True)
+class SearchSizes:
+    """What a search tries, as far as it decides what the search holds.
+
+    Attributes
+    ----------
+    n_folds : int
+    n_targets : int
+        Each has kernels of its own that take part.
+    mixtures : bool
+        Whether mixtures are searched; else a grid of strengths, for which folds are opened one at a time.
+    averages, selects : bool
+        Whether averages of kernels are tried, and whether anything else is.
+    rounded : bool
+        Whether folds have features and copies of matrices in single precision.
+    n_triangles : float or None
+        Kernels whose triangles a fold holds, where those among points that repeat take a part of one; None is all.
+    landmarks : tuple of int
+        Their numbers, of kernels of several columns that are projected on some: folds have features of their own.
+    apart : bool
+        Whether kernels that are matrices for averages are factors for what selects: matrices are of about half of the
+        rows, which go first.
+    projected : bool
+        Whether these factors are of kernels on landmarks, and averages of the exact kernels.
+    """
+
+    n_folds: int
+    n_targets: int = 1
+    mixtures: bool = True
+    averages: bool = True
+    selects: bool = True
+    rounded: bool = True
+    n_triangles: float | None = None
+    landmarks: tuple[int, ...] = ()
+    apart: bool = False
+    projected: bool = False
+
+    def rows(self, n_samples: int) -> int:
+        """Return the number of rows that a fold learns from."""
+        return n_samples - n_samples // self.n_folds
+
+    def rows_of_matrices(self, n_samples: int) -> int:
+        """Return the number of rows among which a fold has matrices of all kernels."""
+        return self.rows(n_samples) // (2 if self.apart else 1)
 
 
 def plan_of_search(
@@ -75,35 +111,29 @@ def plan_of_search(
     penalty = BlockL1(1.0) if mixtures else search._families()[0].at(1.0, 1.0)
     fit = (projected or plain)._planned(samples, loss, penalty, kind=AUTO)
     plan = plain._planned(samples, loss, penalty, kind=LAZY if mixtures else AUTO)
-    averages, n_folds = mixtures and can_average([loss]), n_folds_of(search.cv, n, groups)
-    rounded = search.scoring is None and search._fold_tol >= SINGLE_PRECISION_TOL
-    selects = not (mixtures and search._named_penalty == "ridge") and samples.y.shape[1] <= MOST_SELECTED
+    own = SearchSizes(
+        n_folds_of(search.cv, n, groups),
+        samples.y.shape[1],
+        mixtures,
+        mixtures and can_average([loss]),
+        not (mixtures and search._named_penalty == "ridge") and samples.y.shape[1] <= MOST_SELECTED,
+        search.scoring is None and search._fold_tol >= SINGLE_PRECISION_TOL,
+    )
     if isinstance(samples.rows, KernelStack):
-        sizes = samples.rows.n_kernels, n, samples.y.shape[1]
-        settings: dict[str, Any] = {"mixtures": mixtures, "averages": averages, "rounded": rounded, "selects": selects}
-        return plan_given(*sizes, n_folds, search._resources.memory_budget, **settings), (GRAM, GRAM)
+        return plan_given(samples.rows.n_kernels, n, own, search._resources.memory_budget), (GRAM, GRAM)
     if fit is None or plan is None:
         return None, (GRAM, GRAM)
     fit, bank = fit.at_fraction(default_fraction(n)), (projected or plain).kernels
-    expanded = bank.expand(Table.of(samples.rows, sparse=True))
-    own = [(spec, columns) for _, spec, columns in expanded if len(columns) > 1]
-    landmarks = tuple(spec.count for spec, _ in own if isinstance(spec, Landmarks))
+    table = Table.of(samples.rows, sparse=True)
+    expanded = bank.expand(table)
     form = FACTORED if plan.kind == FACTORED else GRAM
     # Matrices beside factors (those that a fit may do without) take as long in a fold as matrices alone.
-    apart = fit.kind == FACTORED and not fit.optional_nbytes and averages and search.solver == AUTO
-    forms = form, FACTORED if apart else form
-    rows = _rows_of_fold(n, n_folds, apart)
-    n_rounded = 0.0 if projected else _n_triangles(bank, expanded, Table.of(samples.rows, sparse=True), rows)
-    given: dict[str, Any] = {"mixtures": mixtures, "averages": averages, "apart": apart, "landmarks": landmarks}
-    given |= {"n_targets": samples.y.shape[1], "projected": projected is not None}
-    given["chooses"] = search.l1_ratios is None or 0.0 in np.ravel(search.l1_ratios)
-    return plan_search(plan, fit, n_folds, n_rounded, rounded=rounded, selects=selects, **given), forms
-
-
-def _rows_of_fold(n_samples: int, n_folds: int, apart: bool) -> int:
-    """Return the number of rows of the matrices of a fold: about half for ``apart`` factors."""
-    rows = n_samples - n_samples // n_folds
-    return rows // 2 if apart else rows
+    apart = fit.kind == FACTORED and not fit.optional_nbytes and own.averages and search.solver == AUTO
+    landmarks = tuple(spec.count for _, spec, cols in expanded if len(cols) > 1 and isinstance(spec, Landmarks))
+    own = replace(own, landmarks=landmarks, apart=apart, projected=projected is not None)
+    if projected is None:
+        own = replace(own, n_triangles=_n_triangles(bank, expanded, table, own.rows_of_matrices(n)))
+    return plan_search(plan, fit, own), (form, FACTORED if apart else form)
 
 
 def _n_triangles(bank: KernelBank, kernels: Sequence[NamedKernel], table: Table, n: int) -> float:
@@ -154,59 +184,19 @@ def n_folds_of(cv: Any, n_samples: int, groups: Any) -> int:
     return max(int(found), 2)
 
 
-def _triangles_held(nbytes: int, folds: int) -> str:
-    """Return the memory of the triangles of folds in words."""
-    return f"{format_bytes(nbytes)} of a fold, of {folds} side by side at most"
+def plan_search(plan: MemoryPlan, fit: MemoryPlan, own: SearchSizes) -> MemoryPlan:
+    """Return what a search over folds holds, from few kernels that take part to many.
 
-
-def plan_search(
-    plan: MemoryPlan,
-    fit: MemoryPlan,
-    n_folds: int,
-    n_rounded: float | None = None,
-    *,
-    mixtures: bool = True,
-    averages: bool = True,
-    apart: bool = False,
-    projected: bool = False,
-    landmarks: Sequence[int] = (),
-    rounded: bool = True,
-    selects: bool = True,
-    chooses: bool = True,
-    n_targets: int = 1,
-) -> MemoryPlan:
-    """Return the memory of a search over folds, for few to many active kernels.
-
-    On factors folds have columns, spectra and separate models, all at once or in turn for a grid; functions in pieces
-    exist for a single fold, or for several within the memory. On matrices the peak is the maximum of four: kernel sums
-    of open folds, matrices of open folds, a product of the kernels with permuted targets, and the last fit.
+    On factors folds have columns and models of their own, all of them or of a grid one at a time. On matrices it is the
+    largest of sums of the kernels of the folds that fit side by side, matrices of those that do, and the last fit.
 
     Parameters
     ----------
     plan : MemoryPlan
         Of the kernels on all rows as the search holds them.
     fit : MemoryPlan
-        Of a single fit: folds that are open side by side may take as much once more.
-    n_folds : int
-    n_rounded : float, optional
-        Kernels with triangles in single precision, a fraction for repeated points.
-    mixtures : bool
-        Whether mixtures are searched; else a grid of strengths, for which folds are opened a at per time.
-    averages : bool
-        Whether averages of kernels are tried.
-    apart : bool
-        Whether kernels are matrices for averages but factors for selection; the first folds of about half of the rows
-        cost little.
-    projected : bool
-        Whether the factors are of kernels on landmarks, and averages of the exact kernels.
-    landmarks : sequence of int
-        The numbers of landmarks of projected kernels: folds have separate features, summed by averages.
-    rounded : bool
-        Whether folds have the features in single precision.
-    selects, chooses : bool
-        Whether anything but averages is tried, not of many targets; and whether averages of all kinds are.
-    n_targets : int
-        Every target has separate active kernels.
+        Of one fit: folds that are open side by side may take as much once more.
+    own : SearchSizes
 
     Raises
     ------
@@ -217,135 +207,102 @@ def plan_search(
     --------
     >>> from manykernels.grams.plan import plan_kernels
     >>> fit = plan_kernels(30, 6_000, 10, memory_budget="1 GB", representation="factored", column_bytes=0)
-    >>> plan_search(fit, fit, 5).expected
-    'about 19.3 MB, 13.0 MB to 28.8 MB'
+    >>> plan_search(fit, fit, SearchSizes(5)).kind
+    'factored'
     """
-    m, n, reason = plan.n_kernels, plan.n_samples, plan.reason
-    rows, room = n - n // n_folds, fit.room_for_folds
+    n, reason = plan.n_samples, plan.reason
     if plan.kind == FACTORED:
-        folds = n_folds if mixtures else 1
-        least, most = _of_factors(plan, folds, rows, landmarks, room, averages=averages and mixtures, rounded=rounded)
-    elif not mixtures:
-        least, most = (nbytes + int(plan.nbytes * (rows / n) ** 2) for nbytes in (plan.least_nbytes, plan.most_nbytes))
-    elif projected:
-        least, most, reason = _of_exact_averages(fit, n_folds, landmarks, n_targets)
+        least, most = _of_factors(plan, own)
+    elif not own.mixtures:
+        share = int(plan.nbytes * (own.rows(n) / n) ** 2)  # of the one fold that is open
+        least, most = plan.least_nbytes + share, plan.most_nbytes + share
+    elif own.projected:
+        least, most = _of_exact_averages(fit, own)
+        reason = "Averages of exact kernels, whose sum is held in single precision; what selects has landmarks."
     else:
-        own = _rows_of_fold(n, n_folds, apart)
-        square, triangles = 8 * own**2, int(2 * (m if n_rounded is None else n_rounded) * own * (own + 1))
-        objects = FOLD_KERNEL * m * max(n_folds - N_FOLDS, 0)
-        spectra = objects + (_of_sums(rows, n, n_folds, room) if averages else 0)
-        open_folds = _side_by_side(triangles, n_folds, room)
-        reason = f"Matrices in single precision while they are read: {_triangles_held(triangles, open_folds)}."
-        last = fit.least_nbytes, fit.most_nbytes
-        if fit.kind == FACTORED:  # what was chosen is learned on matrices of the kernels in use
-            few, many = (FLOOR_BYTES + 2 * count * n**2 for count in COPIED_KERNELS)
-            last = few + 8 * FEWEST_SQUARES * n**2, many + 8 * LAST_SQUARES * n**2
-        if averages and (chooses or not selects):  # the sum of all kernels and its factor, where one was best
-            last = _of_average(n), last[1] if selects else _of_average(n)
-        if apart:
-            of_folds = 8 * n_folds * rows * fit.n_columns + FOLD_SPECTRUM * m * (n_folds + 1)
-            last = fit.expected_nbytes + of_folds, max(fit.most_nbytes + of_folds, 8 * FEWEST_SQUARES * n**2)
-        first = objects + (min(open_folds, LIKELY_FOLDS) * triangles + FEWEST_SQUARES * square if selects else 0)
-        least = max(spectra, first, min(PRODUCT_BYTES, 8 * m * n * PERMUTED), last[0])
-        known = 8 * m * own * Remembered(m, own).room
-        all_open = 8 * REMEMBERED_AVERAGES * n * n_targets * n_folds if averages else 0
-        all_open += open_folds * (2 * m * own * (own + 1) + known) + SQUARE_ARRAYS * square if selects else 0
-        all_open += _of_targets(m, own, n_targets) if selects else 0
-        most = max(spectra, objects + all_open, last[1], least)
+        least, most = _of_matrices(fit, own)
+        reason = "Matrices in single precision while they are read."
     nbytes = plan.nbytes if plan.kind == FACTORED else 0
-    planned = replace(
-        plan,
-        nbytes=nbytes,
-        working_nbytes=most - nbytes,
-        reason=f"{reason} In {n_folds} folds.",
-        optional_nbytes=0,
-        varying_nbytes=most - least,
-        n_folds=n_folds,
-        likely_share=1.0 - (1.0 - LIKELY_OF_FOLDS) ** n_targets,
-    )
-    return _allowed(planned, f", which takes {fit.expected}")
+    sizes = {"nbytes": nbytes, "working_nbytes": most - nbytes, "varying_nbytes": most - least, "optional_nbytes": 0}
+    return _allowed(replace(plan, reason=reason, **sizes), own, f", which takes {fit.expected}")
 
 
-def _of_sums(rows: int, n_samples: int, n_folds: int, room: int) -> int:
-    """Return the memory of sums of kernels in folds, in single precision, with stored factors."""
-    kept = rows >= KEPT_ROWS
-    summed, beside = 4 * rows * (n_samples + kept * rows), 4 * (AVERAGE_ROUNDED - kept) * rows * n_samples
-    return _side_by_side(summed, n_folds, room) * summed + beside
+def _of_factors(plan: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
+    """Return what a search on factors holds, from few kernels that take part to many."""
+    n, n_open = plan.n_samples, own.n_folds if own.mixtures else 1
+    features, squares = sum(own.landmarks), sum(count**2 for count in own.landmarks)
+    itemsize = 4 if own.rounded else 8
+    folds = n_open * (8 * own.rows(n) * plan.n_columns + itemsize * n * features + FOLD_KERNEL * plan.n_kernels)
+    folds += 8 * (n_open + 1) * squares + 8 * FOLD_MODELS * n_open * n * plan.n_targets
+    summed = itemsize * features * (n + features) if own.averages else 0
+    return folds + max(plan.least_nbytes, summed), folds + plan.most_nbytes + summed
 
 
-def _of_average(n_samples: int) -> int:
-    """Return the memory of the last fit of an average: the sum of the kernels, and the factor."""
-    return FLOOR_BYTES + (16 if n_samples <= MOST_DOUBLE else 12) * n_samples**2
+def _of_matrices(fit: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
+    """Return what a search on matrices holds, from few kernels that take part to many."""
+    m, n, rows = fit.n_kernels, fit.n_samples, own.rows_of_matrices(fit.n_samples)
+    square, triangles = 8 * rows**2, int(2 * (m if own.n_triangles is None else own.n_triangles) * rows * (rows + 1))
+    side_by_side = _side_by_side(triangles, own.n_folds, fit.room_for_folds)
+    objects = FOLD_KERNEL * m * max(own.n_folds - N_FOLDS, 0)
+    sums = objects + _of_sums(fit, own)
+    last = (_of_average(n) if own.averages else fit.least_nbytes), max(fit.most_nbytes, _of_average(n) * own.averages)
+    if own.apart:
+        columns = 8 * own.n_folds * own.rows(n) * fit.n_columns + FOLD_KERNEL * m * own.n_folds
+        last = fit.expected_nbytes + columns, max(fit.most_nbytes + columns, 8 * FEWEST_SQUARES * n**2)
+    matrices = (objects + min(side_by_side, FIRST_FOLDS) * triangles + FEWEST_SQUARES * square) * own.selects
+    least = max(sums, matrices, last[0])
+    most = objects + 8 * FOLD_MODELS * own.n_folds * n * own.n_targets * own.averages
+    if own.selects:
+        known = 8 * m * rows * Remembered(m, rows).room
+        most += side_by_side * (2 * m * rows * (rows + 1) + known) + SQUARE_ARRAYS * square
+        most += _of_targets(m, rows, own.n_targets)
+    return least, max(sums, most, last[1], least)
 
 
-def _of_exact_averages(fit: MemoryPlan, n_folds: int, landmarks: Sequence[int], n_targets: int) -> tuple[int, int, str]:
-    """Return the memory of a search with averages of exact kernels and selections of kernels with features."""
-    n = fit.n_samples
-    sums = _of_sums(n - n // n_folds, n, n_folds, fit.room_for_folds)
-    features = 4 * n_folds * n * sum(landmarks) + 8 * (n_folds + 1) * sum(count**2 for count in landmarks)
-    models = 8 * REMEMBERED_AVERAGES * n * n_targets * n_folds
-    least, most = max(sums, features, fit.least_nbytes), max(sums, features + fit.most_nbytes, _of_average(n)) + models
-    return least, most, "Averages of exact kernels, whose sum is held in single precision; what selects has landmarks."
+def _of_exact_averages(fit: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
+    """Return what a search with averages of exact kernels and selections of kernels with features holds."""
+    n, sums = fit.n_samples, _of_sums(fit, own)
+    features = 4 * own.n_folds * n * sum(own.landmarks) + 8 * own.n_folds * sum(count**2 for count in own.landmarks)
+    models = 8 * FOLD_MODELS * own.n_folds * n * own.n_targets
+    return max(sums, features, fit.least_nbytes), max(sums, features + fit.most_nbytes, _of_average(n)) + models
 
 
-def _allowed(plan: MemoryPlan, of_fit: str = "") -> MemoryPlan:
-    """Return the plan of a search, or raise an error beyond the budget."""
-    if plan.least_nbytes > plan.budget:
-        raise MemoryBudgetError(
-            f"A search over {plan.n_folds} folds of {plan.n_kernels} kernels on {plan.n_samples} samples takes "
-            f"{format_bytes(plan.least_nbytes)} at least, but the memory budget is {format_bytes(plan.budget)}. Use "
-            f"fewer folds or samples, or a fit at a given strength{of_fit}, or raise memory_budget."
-        )
-    return plan
-
-
-def plan_given(
-    n_kernels: int,
-    n_samples: int,
-    n_targets: int,
-    n_folds: int,
-    memory_budget: int | str | None,
-    *,
-    mixtures: bool = True,
-    averages: bool = True,
-    rounded: bool = True,
-    selects: bool = True,
-) -> MemoryPlan:
-    """Return the memory of a search over folds beside given matrices, including copies in folds.
+def plan_given(n_kernels: int, n_samples: int, own: SearchSizes, memory_budget: int | str | None = None) -> MemoryPlan:
+    """Return what a search over folds holds beside kernels that came as matrices, of which folds copy their parts.
 
     Copies of several folds coexist within the memory, a single copy for a grid. A fold of most of the rows reads the
     matrices in place.
 
     Examples
     --------
-    >>> plan_given(12, 300, 1, 5, "1 GB").expected
+    >>> plan_given(12, 300, SearchSizes(5), "1 GB").expected
     'about 5.24 MB, 2.90 MB to 7.57 MB'
     """
-    m, n, rows = n_kernels, n_samples, n_samples - n_samples // n_folds
-    triangles, squares = 2 * m * rows * (rows + 1), [8 * count * rows**2 for count in (FEWEST_SQUARES, SQUARE_ARRAYS)]
-    copy = 0 if rows >= MOST_SAMPLES * n else triangles if rounded else 8 * m * rows**2
-    fit = plan_as_given(m, n, n_targets, memory_budget).at_fraction(default_fraction(n))
-    room, summed = fit.room_for_folds, (4 if rounded else 8) * rows * n
-    copies = copy * (_side_by_side(copy, n_folds, room) if mixtures else 1)
-    sums = (_side_by_side(summed, n_folds, room) + AVERAGE_ROUNDED) * summed if averages else 0
-    together = _of_targets(m, rows, n_targets) if mixtures and selects else 0
-    least = max(FLOOR_BYTES + max(sums, copies + squares[0]), fit.least_nbytes)
-    most = max(FLOOR_BYTES + max(sums, copies + squares[1] + together), fit.most_nbytes)
-    plan = MemoryPlan(
-        "dense",
-        "float64",
-        0,
-        most,
-        memory_bytes(memory_budget),
-        f"Matrices as they are given, of which a fold copies {format_bytes(copy)}. In {n_folds} folds.",
-        varying_nbytes=most - least,
-        n_kernels=m,
-        n_samples=n,
-        n_targets=n_targets,
-        n_folds=n_folds,
-        likely_share=1.0 - (1.0 - LIKELY_SHARE) ** n_targets,
-    )
-    return _allowed(plan)
+    m, n, rows = n_kernels, n_samples, own.rows(n_samples)
+    fit = plan_as_given(m, n, own.n_targets, memory_budget).at_fraction(default_fraction(n))
+    copy = 0 if rows >= MOST_SAMPLES * n else (2 * m * rows * (rows + 1) if own.rounded else 8 * m * rows**2)
+    copies = copy * (_side_by_side(copy, own.n_folds, fit.room_for_folds) if own.mixtures else 1)
+    sums, together = _of_sums(fit, own), _of_targets(m, rows, own.n_targets) * (own.mixtures and own.selects)
+    few, many = (8 * count * rows**2 for count in (FEWEST_SQUARES, SQUARE_ARRAYS))
+    least = max(FLOOR_BYTES + max(sums, copies + few), fit.least_nbytes)
+    most = max(FLOOR_BYTES + max(sums, copies + many + together), fit.most_nbytes)
+    reason = f"Matrices as they are given, of which a fold copies {format_bytes(copy)}."
+    plan = replace(fit, working_nbytes=most, varying_nbytes=most - least, reason=reason)
+    return _allowed(plan, own)
+
+
+def _of_sums(fit: MemoryPlan, own: SearchSizes) -> int:
+    """Return the memory of sums of kernels in folds, with their factors where these are kept."""
+    n, rows = fit.n_samples, own.rows(fit.n_samples)
+    itemsize, kept = 4 if own.rounded else 8, rows >= KEPT_ROWS
+    summed = itemsize * rows * (n + kept * rows)
+    folds = _side_by_side(summed, own.n_folds, fit.room_for_folds)
+    return (folds * summed + itemsize * (AVERAGE_ROUNDED - kept) * rows * n) * own.averages
+
+
+def _of_average(n_samples: int) -> int:
+    """Return the memory of the last fit of an average: the sum of the kernels, and its factor."""
+    return FLOOR_BYTES + (16 if n_samples <= MOST_DOUBLE else 12) * n_samples**2
 
 
 def _of_targets(n_kernels: int, rows: int, n_targets: int) -> int:
@@ -353,23 +310,18 @@ def _of_targets(n_kernels: int, rows: int, n_targets: int) -> int:
     return 8 * PRODUCTS * n_kernels * rows * n_targets if n_targets > 1 else 0
 
 
-def _of_factors(
-    plan: MemoryPlan, n_open: int, rows: int, landmarks: Sequence[int], room: int, *, averages: bool, rounded: bool
-) -> tuple[int, int]:
-    """Return the memory of a search on factors, for few to many active kernels."""
-    n_features, squares, itemsize = sum(landmarks), sum(count**2 for count in landmarks), 4 if rounded else 8
-    own = n_open * (8 * rows * plan.n_columns + itemsize * plan.n_samples * n_features) + 8 * (n_open + 1) * squares
-    own += FOLD_SPECTRUM * plan.n_kernels * (n_open + 1) + 8 * FOLD_VECTORS * plan.n_samples * plan.n_targets
-    average = itemsize * (plan.n_samples * n_features + n_features * (n_features + 1) // 2)
-    summed = _side_by_side(average, n_open, room) * average + FACTORED_BYTES * n_features**2 if averages else 0
-    pieces = pieces_nbytes(rows, plan.n_columns)
-    beside = (_side_by_side(pieces, n_open, room) - 1) * pieces
-    # While several folds are open features of all rows are let go; averages are tried before what selects.
-    spared = 8 * plan.n_samples * n_features if n_open > 1 else 0
-    least, most = (own + max(nbytes - spared, summed) for nbytes in (plan.least_nbytes, plan.most_nbytes + beside))
-    return max(least, plan.least_nbytes), max(most, plan.most_nbytes)  # at least those of the last fit
-
-
 def _side_by_side(nbytes: int, n_folds: int, room: int) -> int:
     """Return the number of simultaneously open folds of a size: all, or as many as fit."""
     return n_folds if n_folds * nbytes <= room else max(room // max(nbytes, 1), 1)
+
+
+def _allowed(plan: MemoryPlan, own: SearchSizes, of_fit: str = "") -> MemoryPlan:
+    """Return the plan of a search; refuse it in words where its budget is too small."""
+    if plan.least_nbytes > plan.budget:
+        raise MemoryBudgetError(
+            f"A search over {own.n_folds} folds of {plan.n_kernels} kernels on {plan.n_samples} samples takes "
+            f"{format_bytes(plan.least_nbytes)} at least, but the memory budget is {format_bytes(plan.budget)}. Use "
+            f"fewer folds or samples, or a fit at a given strength{of_fit}, or raise memory_budget."
+        )
+    likely = 1.0 - (1.0 - LIKELY_SHARE) ** own.n_targets
+    return replace(plan, reason=f"{plan.reason} In {own.n_folds} folds.", n_folds=own.n_folds, likely_share=likely)

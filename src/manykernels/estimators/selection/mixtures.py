@@ -189,12 +189,16 @@ MOST_SUMMED = 1e9  # entries of all kernels among all rows up to which their ave
 MOST_DRAWS = 16  # random weights that are tried where there are many targets
 CONCENTRATIONS = (0.1, 1.0)  # of the Dirichlet distributions that they come from, in turn
 
+# Standard errors of the difference of two candidates over the folds: a candidate is ahead by half of one, and is given
+# up where it is behind by a whole one (the rule of one standard error of L. Breiman and others, "Classification and
+# regression trees", 1984; races of O. Maron, A. Moore, "Hoeffding races", NIPS 1993).
+HALF_ERROR, ONE_ERROR = 0.5, 1.0
 # Of many candidates one is ahead by luck, so what is special must show more evidence. How much of it changes little
 # (benchmarks/evidence.py, benchmarks/records/accuracy.md).
 EMPTY = -1.0  # the best constant, which everything must be ahead of, see `search.Evidence`
 PLAIN = 0.0  # averages of all kernels, of those on several columns, and with weights that are drawn
-SPECIAL = 0.5  # one kind of kernels alone, and what selects
-NARROW = 1.0  # what leaves out columns (of precomputed kernels, kernels) that others read, as a view alone
+SPECIAL = HALF_ERROR  # one kind of kernels alone, and what selects
+NARROW = ONE_ERROR  # what leaves out columns (of precomputed kernels, kernels) that others read, as a view alone
 
 
 @dataclass(frozen=True, eq=False)

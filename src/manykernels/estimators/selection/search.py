@@ -22,16 +22,13 @@ from manykernels.estimators.selection.averages import (
     opened,
 )
 from manykernels.estimators.selection.folds import n_first_folds
-from manykernels.estimators.selection.mixtures import Mixture
+from manykernels.estimators.selection.mixtures import HALF_ERROR, ONE_ERROR, Mixture
 from manykernels.estimators.selection.strengths import (
-    HOPELESS,
-    UNLIKELY,
     Grid,
     StopReason,
     StrengthPath,
     TryAt,
     Viability,
-    ahead,
     always,
     best_scores,
     leads,
@@ -56,11 +53,7 @@ if TYPE_CHECKING:
     from manykernels.solvers.fold import Family, Fold
 
 
-# Standard deviations over folds by which an average may be behind in the first one. Of 39 averages of a kind on nine
-# tables of 1,000 to 2,000 rows 17 were farther behind, the five that came level over three folds 0.1 at most.
-FAR = 1.5
 MOST_AVERAGES = 2  # of many rows that are tried with all of them
-BOTH = 2  # folds of fewer rows in each of which what takes time is behind, and then out
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
 AVERAGING_RATIO, AVERAGING_STEPS = 1e-6, 25  # smallest fraction of the first grid of an average, and its length
 
@@ -112,8 +105,7 @@ class Rung:
             if not path.around and not self.folds[0].opened.averages(path.mixture):
                 path.around = expected_around(path.grid, sparsest or rivals)
             if self._can_win(path, rivals):
-                scout = rivals if self.finest > 1 else []  # what is tried with all rows is tried to its end
-                found.append(self.follow(path, _viable_beside(sparsest or scout, 0.0 if sparsest else HOPELESS)))
+                found.append(self.follow(path, _viable_beside(sparsest or rivals, 0.0 if sparsest else ONE_ERROR)))
             elif not path.mixture.averages:
                 break
         found = [path for path in found if path.trials]
@@ -142,57 +134,29 @@ class Rung:
         return sorted(best | {number + 1 for number in best} if self.many else best)
 
     def _can_win(self, path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
-        """Whether a mixture may be ahead of others, after a look at it in the first folds.
+        """Return True if a mixture may be ahead of others, after a look at it in the first folds.
 
-        What takes time is out if it is behind the best of the rest for every score, both at the tops of parabolas
-        through their strengths: by more than half a standard error of the difference over the first folds, then by a
-        whole one at the best strength over all. Where there are fewer rows first, it is out if it is behind at all: all
-        rows would tell no more of two that are equal but for luck, and to be chosen it would have to be ahead. There
-        the first two folds are asked before the third: what is behind in both is out.
-
-        Averages take a single fit for all strengths: of fewer rows they are looked at in the folds tried at once, where
-        one tells no error; but what scores of the best differ by from fold to fold is larger than that of a difference
-        within a fold.
+        A mixture that selects is out if it is behind the best of the others for every score, both at the tops of
+        parabolas through their strengths, by more than half a standard error of the difference over the first folds.
+        Where there are fewer rows first, it is out if it is behind at all: all rows would tell no more of two that are
+        equal but for luck, and to be chosen it would have to be ahead. Averages take one fit for all strengths.
         """
-        best = best_scores(rivals) if rivals else np.empty((0, 1))
-        free = self.folds[0].opened.averages(path.mixture)
-        n_first = self.workers if free else n_first_folds(len(self.folds))
-        if not rivals or (free and (self.finest == 1 or len(best) <= n_first)):
+        if not rivals or self.folds[0].opened.averages(path.mixture):
             return True
-        far = FAR * best.std(axis=0, ddof=1) if free else 0.0
+        best, n_first = best_scores(rivals), n_first_folds(len(self.folds))
+        errors = HALF_ERROR if self.finest == 1 else 0.0
 
         def near(own: StrengthPath, *, beyond: bool = True) -> bool:
-            n_folds = own.scores().shape[1]
-            if free:
-                return bool(((own.at_tops() - best[:n_folds]).mean(axis=0) + own.rise(beyond=beyond) >= -far).any())
-            # Of two folds a whole error is half of what they differ by: behind by more is behind in both.
-            errors = UNLIKELY if self.finest == 1 else 0.0 if n_folds == n_first else HOPELESS
-            return own.can_win(best[:n_folds], errors, beyond=beyond)
+            return own.can_win(best[:n_first], errors, beyond=beyond)
 
+        look = StrengthPath(path.mixture, path.grid, path.around, path.stride)
         with self.ending.noted():
-            for n_folds in {n_first} if free or self.finest == 1 else sorted({min(BOTH, n_first), n_first}):
-                look = StrengthPath(path.mixture, path.grid, path.around, path.stride)
-                look.follow(self._try_at(path.mixture, path.grid, slice(n_folds)), finest=path.stride, viable=near)
-                if self.ending.status is not None or not near(look, beyond=False):
-                    break
-            else:
-                if free or self._stays(path, look, best):
-                    return True
+            look.follow(self._try_at(path.mixture, path.grid, slice(n_first)), finest=path.stride, viable=near)
+            if self.ending.status is None and near(look, beyond=False):
+                path.around = sorted(set(look.best().tolist()))
+                return True
         self.forget()
         return False
-
-    def _stays(self, path: StrengthPath, look: StrengthPath, best: Array) -> bool:
-        """Return whether a mixture stays competitive in all folds after a first look."""
-        path.around = sorted(set(look.best().tolist()))
-        found = dict(self._try_at(path.mixture, path.grid)(path.around))
-        tops = [[trial.scores[0, k] for trial in found[number]] for k, number in enumerate(look.best().tolist())]
-        errors = path.mixture.doubt if self.late else -self.lenience  # what it must be ahead by to be chosen, at last
-        return bool(ahead(np.transpose(tops) + look.rise(), best, errors, at_least=True).any())
-
-    @property
-    def lenience(self) -> float:
-        """Allowed deficit in standard errors for trials in all folds; none without a first look."""
-        return HOPELESS if self.below is None and self.finest == 1 else 0.0
 
     def follow(self, path: StrengthPath, viable: Viability = always) -> StrengthPath:
         """Walk down a mixture within the time limit while viable, then release the folds."""
@@ -446,7 +410,7 @@ def _averaged(problems: list[Problem], starts: Sequence[Solution | None], settin
     targets = np.column_stack([problem.y for problem in problems])
     strengths = np.array([problem.regularizer.strength for problem in problems])
     losses, none = [problem.loss for problem in problems], np.empty((0, first.n_samples))
-    kernel = opened(gram, none, losses, first.weight, centered=first.fit_intercept, dtype=dtype)
+    kernel = opened(gram, none, centered=first.fit_intercept, dtype=dtype)
     del gram
     known = [own for own in starts if own is not None]
     models = _begun(kernel, strengths, known) if len(known) == len(problems) else None

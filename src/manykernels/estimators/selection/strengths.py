@@ -30,7 +30,7 @@ from sklearn.model_selection import (
     StratifiedShuffleSplit,
 )
 
-from manykernels.estimators.selection.mixtures import EMPTY, PLAIN, SPECIAL
+from manykernels.estimators.selection.mixtures import EMPTY, HALF_ERROR, ONE_ERROR, PLAIN, SPECIAL
 from manykernels.estimators.strength import SIGNIFICANT, NoiseLevel, p_value
 from manykernels.estimators.supervised.problems import MOST_NAMED
 from manykernels.exceptions import ConvergenceWarning, warn
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 # Splitters that hold any samples out.
 EXCHANGING = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, ShuffleSplit, StratifiedShuffleSplit)
 EXCHANGING_GROUPS = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut, StratifiedGroupKFold)
-USEFUL = 0.5  # errors by which a model is kept where targets cannot be permuted; see benchmarks/evidence.py --constant
+USEFUL = HALF_ERROR  # by which a model is kept where targets cannot be permuted; benchmarks/evidence.py --constant
 
 
 def first_best(candidates: Sequence[Candidate]) -> int:
@@ -242,11 +242,8 @@ def of_family(candidates: Sequence[Candidate], family: object) -> list[int]:
 COARSE = 3  # steps of the grid that a path takes at once first
 BEHIND = 2  # coarse steps that must have brought nothing better before a path ends
 FARTHEST = 1e-4  # share of the smallest strength of the grid to which it may extend itself
-RISEN = 0.5  # standard errors by which what lies beyond must be better than what lay before, for a walk to go on
 PLATEAU = 1e-3  # standard deviations over the folds that make no difference
 ROUNDED = 1e-14  # of the largest score: a difference of means that is rounding
-HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
-UNLIKELY = 0.5  # the same after a first look at what takes time: it would have to be ahead by as much in the end
 
 Viability = Callable[["StrengthPath"], bool]
 TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list[Candidate]]]]
@@ -391,7 +388,7 @@ class StrengthPath:
         tops = self.tops()
         return self.scores()[tops, :, np.arange(len(tops))].T
 
-    def can_win(self, best: Array, lenience: float = HOPELESS, *, beyond: bool = False) -> bool:
+    def can_win(self, best: Array, lenience: float = ONE_ERROR, *, beyond: bool = False) -> bool:
         """Whether any score is not behind the best of others, (n_folds, T), by more than the errors over the folds.
 
         ``beyond`` is that of `rise`: where the walk has not come to the end.
@@ -413,7 +410,7 @@ class StrengthPath:
         if not self.around or len(scores) < 3:
             return np.ones(len(tops), dtype=bool)
         beside = scores[np.where(tops > 0, tops - 1, 1), :, np.arange(len(tops))].T
-        return self.rise(beyond=True) > RISEN * standard_errors(self.at_tops() - beside)
+        return self.rise(beyond=True) > HALF_ERROR * standard_errors(self.at_tops() - beside)
 
     def _goes_on(self, behind: int, stride: int) -> bool:
         """Whether the best of any score is near the end; beyond that of the grid, if it is better by more than luck.
@@ -421,7 +418,7 @@ class StrengthPath:
         A grid that ends where scores have fallen ends where they have fallen by more than a standard error.
         """
         since = self.numbers[-1] - behind * stride
-        if not self.grid.extends and not ahead(self.scores()[-1], self.at_tops(), -HOPELESS, at_least=True).any():
+        if not self.grid.extends and not ahead(self.scores()[-1], self.at_tops(), -ONE_ERROR, at_least=True).any():
             return False
         near = (self.best() > since) & self.promising() & (self.at_tops().mean(axis=0) < self.grid.enough)
         if self.numbers[-1] < self.grid.n_first - 1:
@@ -434,7 +431,7 @@ class StrengthPath:
         if not len(scores):
             return np.ones(scores.shape[2], dtype=bool)
         until = scores.mean(axis=1).argmax(axis=0)
-        return ahead(self.at_tops(), scores[until, :, np.arange(scores.shape[2])].T, RISEN)
+        return ahead(self.at_tops(), scores[until, :, np.arange(scores.shape[2])].T, HALF_ERROR)
 
     def flat(self) -> bool:
         """Whether the last strengths score alike: to go on would change nothing."""
