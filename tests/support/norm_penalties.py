@@ -60,6 +60,7 @@ def solved(problem: Problem, tol: float = 1e-7) -> Any:
         penalty=problem.regularizer,
         fit_intercept=problem.fit_intercept,
         sample_weight=problem.sample_weight,
+        outputs="shared",
         kernel_penalties=problem.penalties,
         tol=tol,
     )

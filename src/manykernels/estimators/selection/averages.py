@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import LinAlgError, get_blas_funcs, get_lapack_funcs
 
-from manykernels.grams.precision import in_precision, product_in_precision
+from manykernels.grams.precision import RANGE, in_precision, product_in_precision
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss
 from manykernels.solvers import Solution
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # last, and of others, whose next step is on another system ("forcing term" of inexact Newton methods).
 EXACT, FORCING = 1e-7, 0.1
 FINEST = 1e-6  # relative gap of a squared loss, at most
-MOST_STEPS, MOST_PRODUCTS, MOST_HALVINGS = 60, 60, 30  # of Newton's method, of one system, of one step
+MOST_STEPS, MOST_HALVINGS = 60, 30  # of Newton's method and of one system, and of one step
 ARMIJO = 1e-4  # share of the decrement by which a step must lower the objective
 # Share of the decrement so far, below which a product is the last: of walks of ten digits in three views, 79 models in
 # folds, 740 solutions with factors in place of 1,021, with gaps of 7.7e-3 at most, where 1e-2 is allowed.
@@ -49,7 +49,6 @@ CAUTION = 10.0  # times the residual in the metric of the preconditioner, since 
 NEAR = 3.0  # times or part of the C/c of a factor for which it is taken
 KEPT_ROWS = 2_000  # rows from which a factor is kept for the next strengths; it takes as long as thirty solutions
 MOST_DOUBLE = 5_000  # rows up to which the kernel of the last fit is in double precision
-RANGE = 1e12  # of the largest entry of a kernel, beyond which coefficients could leave the range of single precision
 FELT = 10.0  # times the rounding of a kernel in single precision, under which C/c needs systems in double precision
 WILD = 10.0  # times a residual, to which it may grow outside the range of the kernel before it is taken out
 ALONE = 2  # columns up to which a factor solves faster for one after the other than for all together
@@ -445,7 +444,7 @@ class _Newton:
         p: Any = 0.0
         o: Any = 0.0
         moved: Any = 0.0
-        for number in range(MOST_PRODUCTS):
+        for number in range(MOST_STEPS):
             z, fresh_moved = (own / means for own in space.solved(u, strengths / means))
             w = inverse_b * q
             fresh = _inner(u, space.dual(z, fresh_moved)) + q * w
@@ -455,21 +454,27 @@ class _Newton:
                 break
             turn = np.divide(fresh, energy, out=np.zeros_like(fresh), where=energy > 0)
             p, o, moved, energy = z + turn * p, w + turn * o, fresh_moved + turn * moved, fresh
-            change = moved + o
-            bent = curves * change
-            curvature = _inner(bent, change) + strengths * _inner(p, space.dual(p, moved))
-            going = (energy > goal) & (curvature > 0)
-            length = np.where(going, energy / np.where(going, curvature, 1.0), 0.0)
+            length, change, bent = self._minimum_along((p, o, moved), np.where(energy > goal, energy, 0.0), curves)
             x, t, along = x + length * p, t + length * o, along + length * change
             u = u - length * (space.transposed(bent) + strengths * p)
             q = q - length * bent.sum(axis=0) * self.kernel.centered
-            gained = length * energy
-            promised = promised + gained
+            promised = promised + length * energy
             if (_inner(u, u) > wild).any() and (unseen := space.unseen(u) / strengths).any():
                 return x + unseen, t, along + space.functions(unseen)
-            if not length.any() or (not self.quadratic and (gained <= SMALL_GAIN * promised).all()):
+            if not length.any() or (not self.quadratic and (length * energy <= SMALL_GAIN * promised).all()):
                 break  # to know more takes another solution
         return x, t, along
+
+    def _minimum_along(
+        self, way: tuple[Array, Array, Array], energy: Array, curves: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return lengths to the minimum along directions, and changes of scores and of their slopes."""
+        p, o, moved = way
+        change = moved + o
+        bent = curves * change
+        curvature = _inner(bent, change) + self.strengths * _inner(p, self.space.dual(p, moved))
+        going = (energy > 0) & (curvature > 0)
+        return np.divide(energy, curvature, out=np.zeros_like(energy), where=going), change, bent
 
 
 def exact_product(features: Array, vectors: Array) -> Array:
