@@ -139,20 +139,19 @@ class Rung:
         A mixture that selects is out if it is behind the best of the others for every score, both at the tops of
         parabolas through their strengths, by more than half a standard error of the difference over the first folds.
         Where there are fewer rows first, it is out if it is behind at all: all rows would tell no more of two that are
-        equal but for luck, and to be chosen it would have to be ahead. Averages take one fit for all strengths.
+        equal but for luck, and to be chosen it would have to be ahead: by as much, where all folds have all rows alone.
+        Averages take one fit for all strengths.
         """
         if not rivals or self.folds[0].opened.averages(path.mixture):
             return True
         best, n_first = best_scores(rivals), n_first_folds(len(self.folds))
         errors = HALF_ERROR if self.finest == 1 else 0.0
-
-        def near(own: StrengthPath, *, beyond: bool = True) -> bool:
-            return own.can_win(best[:n_first], errors, beyond=beyond)
-
+        needed = -path.mixture.doubt if self.late else errors
         look = StrengthPath(path.mixture, path.grid, path.around, path.stride)
         with self.ending.noted():
-            look.follow(self._try_at(path.mixture, path.grid, slice(n_first)), finest=path.stride, viable=near)
-            if self.ending.status is None and near(look, beyond=False):
+            viable = _viable_beside(rivals, errors, slice(n_first))
+            look.follow(self._try_at(path.mixture, path.grid, slice(n_first)), finest=path.stride, viable=viable)
+            if self.ending.status is None and look.can_win(best[:n_first], needed):
                 path.around = sorted(set(look.best().tolist()))
                 return True
         self.forget()
@@ -256,11 +255,11 @@ def expected_around(grid: Grid, known: Sequence[StrengthPath]) -> list[int]:
     return numbers if best.grid == grid else [int(inside)]
 
 
-def _viable_beside(rivals: Sequence[StrengthPath], lenience: float) -> Viability:
+def _viable_beside(rivals: Sequence[StrengthPath], lenience: float, folds: slice = slice(None)) -> Viability:
     """Return whether a path can still win: the parabola approaches the best rival within the tolerance."""
     if not rivals:
         return always
-    best = best_scores(rivals)
+    best = best_scores(rivals)[folds]
     return lambda path: path.can_win(best, lenience, beyond=True)
 
 
