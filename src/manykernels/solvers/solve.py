@@ -114,7 +114,7 @@ def solve(
     kernel_penalties : array_like of shape (n_kernels,), optional
         Positive ``w``.
     outputs : {"own", "shared"}, default="own"
-        Whether several targets share kernel weights, as in the estimators; separate weights return a tuple of solutions.
+        Whether several targets share kernel weights; separate weights return a tuple of solutions.
     representation : {"auto", "gram", "factored"}, default="auto"
         How kernels of a bank are held; see :func:`~manykernels.grams.plan.plan_kernels`.
     memory_budget : int, str or None
