@@ -202,8 +202,8 @@ def test_everything_that_looks_at_models_takes_these() -> None:
     chosen = MKLClassifier(ADDITIVE).fit(many, many[:, 0] > 0.2)
     assert chosen.representation_ == "factored"
     kept = MKLReport.from_estimator(chosen)
-    assert "1,000 samples kept for bands" in kept.summary()
-    assert kept.n_kept == 1000
+    assert "samples kept for bands" in kept.summary()
+    assert 0 < kept.n_kept < 400
     shapes = ShapeDisplay.from_estimator(model, frame).frame()
     assert set(shapes["column"]) <= set("abc")
     parts = model.decompose_frame(frame)

@@ -31,7 +31,7 @@ from manykernels.estimators.supervised.deferred import MOST_BYTES, QUESTIONS, An
 from manykernels.estimators.supervised.descent import weaken
 from manykernels.estimators.supervised.explanation import Explanations, NotebookCard
 from manykernels.estimators.supervised.importance import keep_importance
-from manykernels.estimators.supervised.posterior import KEPT, keep_band_rows
+from manykernels.estimators.supervised.posterior import keep_bands
 from manykernels.estimators.supervised.problems import (
     Fit,
     SolverChoice,
@@ -430,6 +430,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         proofs = np.array([proved_inactive(problem, found.certificate) for problem, found in pairs])
         self.proved_inactive_ = proofs[0] if self._single or self._shares_weights else proofs
         self._keep(training.bank, fit, samples)
+        keep_bands(self, as_solved, samples)
         losses = [problem.loss for problem in fit.problems]
         self._keep_importance(as_solved, samples, losses, training.stack if training.factored else training.prepared)
 
@@ -477,7 +478,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         A model of factors knows nothing of samples, and no number of it grows with theirs where factors were asked for;
         where chosen for their speed, it tells the dual coefficients that a model of matrices would.
         """
-        for name in ("support_", "dual_coef_", "approximate_gap_", "_support_targets", "_support_weights", *KEPT):
+        for name in ("support_", "dual_coef_", "approximate_gap_", "_support_targets", "_support_weights"):
             self.__dict__.pop(name, None)
         self.representation_ = GRAM if self._expansion.of_samples else FACTORED
         factored = [found.functions for found in solutions if isinstance(found.functions, FactorFunctions)]
@@ -485,7 +486,6 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             self.approximate_gap_ = max(functions.approximate_gap for functions in factored)
             if self._resources.representation != FACTORED:
                 self._keep_dual(np.vstack([found.dual_coef.T for found in solutions]), samples)
-                keep_band_rows(self, solutions, samples)
             return [
                 replace(found, dual_coef=np.zeros((0, *np.shape(found.intercept))), functions=None)
                 for found in solutions

@@ -1,169 +1,330 @@
-r"""How sure a fitted function is: the posterior of a Gaussian process at the learned kernel weights.
+r"""Uncertainty of fitted functions: a Gaussian process at the learned kernel weights, with an estimated bias.
 
-At fixed weights d the penalty is sum_m ||f_m||^2 / (2 d_m), which is the logarithm of the prior f_m ~ GP(0, s2 d_m k_m)
-with noise of variance s2 / s_i at a sample of weight s_i, and of a flat prior on the intercept. With ``K`` the weighted
-sum of the Gram matrices, ``W`` the second derivatives of the losses (the sample weights, for the squared loss),
+At fixed weights ``d`` the penalty is ``sum_m ||f_m||^2 / (2 d_m)``, the negative logarithm of the prior
+``f_m ~ GP(0, s2 d_m k_m)``; the intercept has a flat prior. Each unit of kernels, those on the same columns, has
+landmarks ``S`` among the training rows: pivots of the Cholesky factorization of ``K_u = sum_m d_m K_m``, which leave
+`LEFT_OUT` of its trace. The coefficients ``v`` of the features ``c_u(x) = k_u(x, S) L'^-1``, ``k_u(S, S) = L L'``, have
+independent priors of variance ``s2``. With ``C`` the features of all units and rows, and ``W`` the second derivatives
+of the loss (the sample weights, for the squared loss),
 
-    A = K + W^-1,    Q = A^-1 - A^-1 1 1' A^-1 / (1' A^-1 1)    (A^-1 without an intercept),
+    H = C' W C - C' W 1 1' W C / (1' W 1) = U diag(h) U',        V = U diag(1 / (1 + h)) U',
 
-the covariance of a sum g of some of the functions, between rows P, and the variance of the whole score are
+where ``s2 V`` is the posterior covariance of ``v``: the inverse Hessian of a Newton step, of the size of all ranks at
+any number of rows. It is the variance of the estimate, ``h / (1 + h)^2``, and the square of its bias that the prior
+expects, ``1 / (1 + h)^2``. Learned weights make a poor prior: kernels that are rougher than the function are given
+much of it. Where data determine a direction, the bias of the estimate ``v`` itself takes the place of that of the
+prior, with ``a_j = h_j^2 / (h_j^2 + KNOWN^2)``:
 
-    Cov g(P)      = s2 [k_g(P, P) - k_g(P, X) Q k_g(X, P)],
-    Var f(x) + b  = s2 [k(x, x) - k(x, X) A^-1 k(X, x) + (1 - 1' A^-1 k(X, x))^2 / (1' A^-1 1)].
+    Cov v = s2 U diag((h + 1 - a - e) / (1 + h)^2) U' + b b',        b = U diag(a^1/2 / (1 + h)) U' v,
 
-For the squared loss ``s2 = sum_i rho_i^2 / s_i / sum_i Q_ii / s_i``, the weighted sum of squared residuals over N minus
-the trace of the smoother. For the logarithms of likelihoods ``s2 = 1``, and the posterior is Laplace's approximation.
-It is plug-in: the weights are taken as if they had been known, so bands are too narrow where they are uncertain.
+with the variance ``e = a h / (1 + h)^2`` of the estimated bias, so that the sum is unbiased where ``v`` is zero.
 
-**Kernels held as factors.** The model keeps at most `MOST_ROWS` training rows, drawn at random, each with the weight of
-N / n rows: the same formulas on n rows, with W times N / n, have the information of all N rows up to sampling. Between
-the rows kept, functions with more degrees of freedom than n have the variance of the prior: bands are too wide there,
-never too narrow. The squared residuals are those of all rows.
+Kernels that are all under ridge keep their prior: ``a = 0``, and bands are those of a Gaussian process. What landmarks
+leave of a kernel keeps the variance of the prior, so that bands widen away from the data.
+
+**Dispersion.** ``s2 = 1`` for negative logarithms of likelihoods (Laplace's approximation). For the other losses it is
+``(sum_i rho_i^2 / s_i) / (sum_i W_i / s_i) * N / (N - e)``, with dual coefficients ``rho``, sample weights ``s`` and
+``e`` effective degrees of freedom: for the squared loss the sum of squared residuals over ``N - e``, for others the
+squared slopes beside the curvature, as in the variance of M-estimators.
+
+The weights count as known, so that bands are too narrow where kernels were selected by chance.
+
+D. Nychka, "Bayesian confidence intervals for smoothing splines", Journal of the American Statistical Association 83
+(1988), for the two parts of the covariance; D. Ruppert, M. Wand, R. Carroll, *Semiparametric Regression*, 2003.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cholesky, eigh, solve_triangular
 from sklearn.base import BaseEstimator
 
-from manykernels.estimators.supervised.importance import some_rows
+from manykernels.estimators.supervised.importance import some_rows, units_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
-from manykernels.grams.expansion import CHUNK_ENTRIES, Expansion
+from manykernels.grams.expansion import CHUNK_ENTRIES, Expansion, cross_apply_each, cross_scores
+from manykernels.grams.pivoted import factorize
+from manykernels.grams.plan import FACTORED
 from manykernels.kernels import FittedBank, PreparedRows, Shaped
 from manykernels.kernels.bank.columns import Table
+from manykernels.objective.regularizers.norms import Ridge
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
+    from manykernels.estimators.supervised.problems import Fit
     from manykernels.estimators.supervised.samples import Samples
-    from manykernels.solvers import Solution
 
-MOST_ROWS = 1000  # that a model of factors keeps: their matrix takes 0.2 s, and functions have fewer degrees of freedom
-KEPT = ("_band_rows", "_band_weights", "_band_scores", "_band_squares", "_band_missing")
-LIKELIHOODS = ("logistic", "poisson")  # losses that are minus the logarithm of one, second derivatives free of y
-BANDS_OF = "the losses 'squared', 'logistic' and 'poisson'"
+LEFT_OUT = 1e-8  # of the trace of a unit, by its landmarks; more is seen in bands from 1e6 rows on
+POOLS = (400, 2000)  # rows that landmarks are chosen from; the larger pool if half of the smaller one become landmarks
+MOST_LANDMARKS = 1500  # of all units: 18 MB a target
+HESSIAN_COST = 5e9  # products of a Hessian: with features 1 s; of more rows a weighted sample is taken
+ROWS_PER_RANK = 40  # in such a sample, at least: errors of deviations are some 10 %
+KNOWN = 0.1  # eigenvalue of the Hessian beside the prior's, from which on the data determine a direction
+LIKELIHOODS = ("logistic", "poisson", "cox")  # negative logarithms of likelihoods without a free dispersion
+JITTER = 1e-13  # of the largest diagonal entry
+TO_REFIT = "give a display bands=bootstrap_refits(model, X, y), of manykernels.inspection"
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """What a model keeps for the uncertainty of one target."""
+
+    rows: PreparedRows[Any]  # the landmarks of all units
+    units: tuple[Array, ...]  # kernels of each unit, positions among the active ones
+    landmarks: tuple[Array, ...]  # rows of each unit, positions among `rows`
+    covariance: Array  # (r + 1, r + 1) float64: of the coefficients and the intercept
+    dispersion: float  # s2
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """The posterior of a single target's function at the learned weights."""
+    """The uncertainty of one target's function."""
 
     bank: FittedBank  # the active kernels
     active: Array  # (m,) int: their positions among all
-    support: PreparedRows[Any]
     weights: Array  # (m,) float64: d of the active kernels
-    inverse: Array  # (n, n) float64: A^-1
-    sums: Array  # (n,) float64: A^-1 1, zero without an intercept
-    noise_variance: float  # s2
+    kept: Bands
+
+    @property
+    def dispersion(self) -> float:
+        """The estimate of ``s2``."""
+        return self.kept.dispersion
+
+    @cached_property
+    def parts(self) -> list[tuple[FittedBank, Array, PreparedRows[Any], Array]]:
+        """The kernels of every unit, their positions, the landmarks and the inverse Cholesky factor ``L^-1``."""
+        found = []
+        for kernels, places in zip(self.kept.units, self.kept.landmarks, strict=True):
+            bank, rows = self.bank.take(kernels), self.kept.rows.take(places)
+            rows = bank.narrow(rows)
+            gram = cross_combine(bank, rows, rows, self.weights[kernels])
+            noise = JITTER * float(np.diag(gram).max(initial=0.0)) * np.eye(len(gram))
+            lower = cholesky(gram + noise, lower=True, check_finite=False)
+            found.append((bank, kernels, rows, solve_triangular(lower, np.eye(len(gram)), lower=True)))
+        return found
+
+    def features(self, rows: PreparedRows[Any], chosen: Array | None = None) -> Array:
+        """Return ``c(x)`` of the chosen kernels, (n, r)."""
+        weights, out = self.weights if chosen is None else self.weights * chosen, [np.zeros((rows.n_samples, 0))]
+        for bank, kernels, landmarks, inverse in self.parts:
+            out.append(cross_combine(bank, bank.narrow(rows), landmarks, weights[kernels]) @ inverse.T)
+        return np.hstack(out)
 
     def variance(self, X: object) -> Array:
         """Return the variance of ``f(x) + b`` at new rows, (n,)."""
-        bank, rows = self.bank, self.bank.prepare(X)
+        rows = self.bank.prepare(X)
         found = np.zeros(rows.n_samples)
-        if not self.inverse.size:
-            return found
-        step = max(1, CHUNK_ENTRIES // max(len(self.inverse), len(self.weights)))
+        step = max(1, CHUNK_ENTRIES // max(len(self.kept.covariance), len(self.weights)))
         for start in range(0, len(found), step):
-            at = slice(start, min(start + step, len(found)))
-            cross = cross_combine(bank, rows.take(at), self.support, self.weights)
-            prior = self.weights @ bank.diag(rows.take(at))
-            found[at] = prior - np.einsum("ij,ij->i", cross @ self.inverse, cross)
-            if self.sums.any():
-                found[at] += (1.0 - cross @ self.sums) ** 2 / self.sums.sum()
-        return self.noise_variance * np.maximum(found, 0.0)
+            at = rows.take(slice(start, min(start + step, len(found))))
+            c = self.features(at)
+            left = self.weights @ self.bank.diag(at) - np.einsum("ij,ij->i", c, c)
+            c = np.hstack([c, np.ones((len(c), 1))])
+            known = np.einsum("ij,ij->i", c @ self.kept.covariance, c)
+            found[start : start + step] = known + self.dispersion * np.maximum(left, 0.0)
+        return np.maximum(found, 0.0)
 
-    def part_variance(self, X: object, kernels: Array, mean: Array) -> Array:
-        """Return the variance of the sum of some functions less the mean, at a few rows, (n,)."""
-        bank, rows = self.bank, self.bank.prepare(X)
-        own = self.weights * np.isin(self.active, kernels)
-        cross = cross_combine(bank, rows, self.support, own)
-        reduced = cross @ self.inverse @ cross.T
-        if self.sums.any():
-            through = cross @ self.sums
-            reduced -= np.outer(through, through) / self.sums.sum()
-        covariance = cross_combine(bank, rows, rows, own) - reduced
+    def part_covariance(self, X: object, kernels: Array, mean: Array) -> Array:
+        """Return the covariance of the sum of some functions less its mean, at a few rows, (n, n)."""
+        rows, chosen = self.bank.prepare(X), np.isin(self.active, kernels).astype(np.float64)
+        c = self.features(rows, chosen)
+        left = cross_combine(self.bank, rows, rows, self.weights * chosen) - c @ c.T
+        covariance = c @ self.kept.covariance[:-1, :-1] @ c.T + self.dispersion * left
         along = covariance @ mean
-        found = np.diag(covariance) - 2.0 * along + mean @ along
-        return self.noise_variance * np.maximum(found, 0.0)
+        return np.asarray(covariance - along[:, None] - along + float(mean @ along))
 
 
-def keep_band_rows(model: BaseEstimator, solutions: Sequence[Solution], samples: Samples) -> None:
-    """Keep what bands of a model of factors are computed from: some training rows, their weights and scores.
+class _Features:
+    """The features of all training rows, as an operator that curvatures sum over."""
 
-    Nothing is kept for losses without a posterior, rows in chunks, and functions with a shape.
+    def __init__(self, posterior: Posterior, rows_at: Callable[[Any], PreparedRows[Any]]) -> None:
+        self._posterior, self._rows_at = posterior, rows_at
+        self.kernels, self.starts = np.zeros(1, dtype=np.intp), np.array([0, len(posterior.kept.covariance) - 1])
+
+    def rows(self, index: Any) -> Array:
+        """Return the features of some rows."""
+        return self._posterior.features(self._rows_at(index))
+
+
+def keep_bands(model: BaseEstimator, fit: Fit, samples: Samples) -> None:
+    """Keep what bands of a model of factors are computed from.
+
+    Nothing is kept for losses without a posterior, rows in chunks, functions with a shape, and factors that were asked
+    for: their models hold no training rows.
     """
-    bank, loss, rows = model._expansion.bank, model._loss, samples.rows
-    likelihood = loss.name in LIKELIHOODS and not model._shares_weights
-    if not (likelihood or loss.name == "squared") or not isinstance(rows, Table):
+    model.__dict__.pop("_bands", None)
+    expansion, rows = model._expansion, samples.rows
+    if expansion.of_samples or model._resources.representation == FACTORED:
         return
-    if rows.is_sparse or any(isinstance(spec, Shaped) for spec in bank.table.specs):
+    if _refusal(model) or not isinstance(rows, Table) or not fit.problems:
+        return
+    if rows.is_sparse or any(isinstance(spec, Shaped) for spec in expansion.bank.table.specs):
         return
     n = len(samples.weight)
-    kept = some_rows(n, MOST_ROWS, 0)
-    some = rows[kept]
-    intercepts = np.concatenate([np.atleast_1d(found.intercept) for found in solutions])
-    model._band_rows = bank.prepare(some).detach()
-    model._band_weights = samples.weight[kept] * (n / len(kept))
-    model._band_scores = model._expansion.scores(some) + intercepts
-    rho = np.hstack([found.dual_coef.reshape(n, -1) for found in solutions])
-    model._band_squares = np.sum(rho**2 / samples.weight[:, None], axis=0)
-    model._band_missing = n - len(kept)
+    losses = [problem.loss.each for problem in fit.problems]
+    targets = [problem.y if problem.y.ndim == 1 else problem.y.T for problem in fit.problems]
+    y = np.vstack([np.zeros((0, n)), *targets])
+    scores = expansion.scores(rows) + np.atleast_1d(model.intercept_)
+    rho = np.hstack([found.dual_coef.reshape(n, -1) for found in fit.solutions])
+
+    def rows_at(index: Any) -> PreparedRows[Any]:
+        return expansion.bank.prepare(rows[np.arange(n)[index]])
+
+    def values_at(index: Array) -> Array:
+        return expansion.active_contributions(rows[index])
+
+    model._bands = _bands(model, rows_at, values_at, losses, y, scores.T, rho.T, samples.weight)
+
+
+def _bands(
+    model: BaseEstimator,
+    rows_at: Callable[[Any], PreparedRows[Any]],
+    values_at: Callable[[Array], Array],
+    losses: Sequence[Any],
+    y: Array,
+    scores: Array,
+    rho: Array,
+    weight: Array,
+) -> tuple[Bands, ...]:
+    """Return what the uncertainty of targets (K, n) takes, from their scores and dual coefficients.
+
+    ``values_at`` returns the parts (m, n, K) of all kernels at some rows.
+    """
+    expansion, weights = model._expansion, _weights_of(model._expansion)
+    bank, found = expansion.bank, []
+    for k, own in enumerate(np.broadcast_to(weights, (len(rho), weights.shape[1]))):
+        loss = losses[min(k, len(losses) - 1)]
+        curvature = loss.bind(y[k], weight).curvature(scores[k])
+        units, landmarks, chosen = _landmarks(bank, own, rows_at, len(weight))
+        rank = sum(map(len, landmarks))
+        bare = Bands(rows_at(chosen).detach(), units, landmarks, np.zeros((rank + 1, rank + 1)), 1.0)
+        prior = Posterior(bank, expansion.active, own, bare)
+        most = max(ROWS_PER_RANK * rank, int(HESSIAN_COST / max(rank, 1) ** 2))
+        free = bool(model._free_constant) and not loss.couples_samples
+        hessian = curvature.gram([_Features(prior, rows_at)], most, intercept=free)
+        ones, total = hessian[rank:, :rank].sum(axis=0), float(hessian[rank:, rank:].sum())
+        shares = ones / total if free else ones  # how the intercept follows the coefficients: it is profiled out
+        h, U = eigh(hessian[:rank, :rank] - shares[:, None] * ones, check_finite=False)
+        h = np.maximum(h, 0.0)
+        s2 = 1.0
+        if loss.name not in LIKELIHOODS:
+            squares, bend = float(np.sum(rho[k] ** 2 / weight)), float(np.sum(curvature.diagonal / weight))
+            left = len(weight) - float(np.sum(h / (1.0 + h))) - free
+            s2 = squares / bend * len(weight) / max(left, 1.0) if bend > 0 else 0.0
+        a = np.zeros(rank) if _is_ridge(model) else h**2 / (h**2 + KNOWN**2)
+        bias = U @ (np.sqrt(a) / (1.0 + h) * (U.T @ _coefficients(prior, values_at(chosen)[:, :, k])))
+        noise = a * h / (1.0 + h) ** 2  # of the square of the bias, which is estimated, too
+        inner = (U * (s2 * (h + 1.0 - a - noise) / (1.0 + h) ** 2)) @ U.T + np.outer(bias, bias)
+        both = np.vstack([np.eye(rank), -shares])
+        covariance = both @ inner @ both.T
+        covariance[-1, -1] += s2 / total if free else 0.0
+        found.append(replace(bare, covariance=covariance, dispersion=s2))
+    return tuple(found)
+
+
+def _coefficients(prior: Posterior, values: Array) -> Array:
+    """Return the coefficients ``v`` (r,) of functions with these values (m, n) at all landmarks."""
+    found = [np.zeros(0)]
+    for places, (_, kernels, _, inverse) in zip(prior.kept.landmarks, prior.parts, strict=True):
+        found.append(inverse @ values[kernels].sum(axis=0)[places])
+    return np.concatenate(found)
+
+
+def _landmarks(
+    bank: FittedBank, weights: Array, rows_at: Callable[[Any], PreparedRows[Any]], n: int
+) -> tuple[tuple[Array, ...], tuple[Array, ...], Array]:
+    """Return the kernels of each unit, its landmarks among those of all units, and which rows these are."""
+    units = tuple(np.array(own) for own in units_of(bank, int(weights.any())) if weights[own].any())
+    pools: dict[int, tuple[Array, PreparedRows[Any]]] = {}
+    found: list[Array] = []
+    left = MOST_LANDMARKS
+    for own in units:
+        index, pivots = np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
+        for size in POOLS:
+            if 2 * len(pivots) < len(index) or len(index) == n:
+                break
+            if size not in pools:
+                chosen = some_rows(n, size, 0)
+                pools[size] = chosen, rows_at(chosen)
+            index, pool = pools[size]
+            pivots = factorize(cross_combine(bank, pool, pool, _only(weights, own)), LEFT_OUT)[1]
+        found.append(np.sort(index[pivots[:left]]))
+        left -= len(found[-1])
+    kept = np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *found]))
+    return units, tuple(np.searchsorted(kept, own) for own in found), kept
+
+
+def _only(weights: Array, kernels: Array) -> Array:
+    """Return weights that are zero but for some kernels."""
+    return weights * np.isin(np.arange(len(weights)), kernels)
+
+
+def _weights_of(expansion: Expansion) -> Array:
+    """Return ``d`` (K, m) of the kernels of the bank, zero where the model is a constant."""
+    weights = expansion.weights
+    return weights if expansion.active.size else np.zeros((len(weights), expansion.bank.n_kernels))
+
+
+def _is_ridge(model: BaseEstimator) -> bool:
+    """Return whether all kernels have weights that are given, not learned."""
+    penalty = getattr(model, "penalty", None)
+    return isinstance(penalty, Ridge) or (isinstance(penalty, str) and penalty == "ridge")
+
+
+def _refusal(model: BaseEstimator) -> str | None:
+    """Return why a model has no bands, whatever it keeps; None if it may have some."""
+    loss = model._loss
+    if not (loss.couples_samples or loss.smooth):
+        return (
+            "Bands are those of a Gaussian process at the learned weights, which needs second derivatives; the loss "
+            f"{loss.name!r} is piecewise linear: {TO_REFIT}, or take conformal intervals."
+        )
+    if model._shares_weights and loss.name == "logistic":
+        return f"Classes that share their weights have a coupled loss, of which there is no such posterior: {TO_REFIT}."
+    if model._leaves_kernels_free:
+        return (
+            "Kernels without a penalty have no prior, and so no variance of a Gaussian process: "
+            f"{TO_REFIT}, or such kernels a small penalty, as {{'age': Ridge(1e-4)}}."
+        )
+    return None
 
 
 def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
-    """Return the posterior of a fitted estimator's function of a single target."""
+    """Return the posterior of a fitted estimator's function of one target."""
+    if (refusal := _refusal(model)) is not None:
+        raise InvalidInputError(refusal)
     expansion: Expansion = model._expansion
-    bank, loss = expansion.bank, model._loss
-    if loss.name != "squared" and loss.name not in LIKELIHOODS:
+    bank, weights = expansion.bank, _weights_of(expansion)
+    every = model.__dict__.get("_bands") or _bands_of_samples(model)
+    return Posterior(bank, expansion.active, weights[min(target, len(weights) - 1)], every[target])
+
+
+def _bands_of_samples(model: BaseEstimator) -> tuple[Bands, ...]:
+    """Return the same for a model of matrices, from the rows that it keeps: the others have no slope.
+
+    Of a smooth loss they have no curvature either; of a partial likelihood they are in no risk set.
+    """
+    expansion: Expansion = model._expansion
+    support: Any = expansion.support
+    known = support is not None and "_support_weights" in model.__dict__ and expansion.bank.on_columns
+    if not known:
         raise InvalidInputError(
-            f"Bands are those of a Gaussian process at the learned weights, for {BANDS_OF}; the loss {loss.name!r} "
-            "is no likelihood with a curvature. Give a display bands=bootstrap_refits(model, X, y), of "
-            "manykernels.inspection, or take conformal intervals."
+            "This model keeps no training rows to measure uncertainty by: representation='factored', rows in chunks, "
+            "sparse rows, shapes and older versions keep none. Fit it with resources={'representation': 'auto'}, or "
+            f"{TO_REFIT}."
         )
-    if model._shares_weights and loss.name == "logistic":
-        raise InvalidInputError(
-            "Classes that share their weights have a coupled loss, of which there is no such posterior: give a display "
-            "bands=bootstrap_refits(model, X, y), of manykernels.inspection."
-        )
-    if model._leaves_kernels_free:
-        raise InvalidInputError(
-            "Kernels without a penalty have no prior, and so no variance of a Gaussian process: give a display "
-            "bands=bootstrap_refits(model, X, y), of manykernels.inspection, or such kernels a small penalty, as "
-            "{'age': Ridge(1e-4)}."
-        )
-    factored = expansion.support is None
-    if factored and "_band_rows" not in model.__dict__:
-        raise InvalidInputError(
-            "This model keeps no training rows to measure uncertainty by: representation='factored', rows in chunks "
-            "and shapes keep none. Fit it with resources={'representation': 'auto'}, or give a display "
-            "bands=bootstrap_refits(model, X, y), of manykernels.inspection."
-        )
-    if not factored and "_support_weights" not in model.__dict__:
-        raise InvalidInputError("This model was made without what bands need; fit it again.")
-    support: Any = model._band_rows if factored else expansion.support
-    weights = expansion.weights[min(target, len(expansion.weights) - 1)]
-    weights = weights if weights.size else np.zeros(bank.n_kernels)  # the model is a constant
-    gram = cross_combine(bank, support, support, weights)
-    if factored:
-        sample_weight, scores = model._band_weights, model._band_scores[:, target]
-        squares, missing = model._band_squares[target], model._band_missing
-    else:
-        sample_weight, rho = model._support_weights, expansion.coefficients[target]
-        scores, missing = gram @ rho + np.atleast_1d(model.intercept_)[target], 0
-        squares = (rho**2 / sample_weight).sum() if rho.size else 0.0
-    if not len(scores) or (loss.name == "squared" and not squares):  # nothing is left to explain
-        return Posterior(bank, expansion.active, support, weights, np.zeros((0, 0)), np.zeros(0), 0.0)
-    curvature = sample_weight * loss.second_derivative(np.ones(len(scores)), scores)
-    factor = cho_factor(gram + np.diag(1.0 / np.maximum(curvature, np.finfo(np.float64).tiny)), lower=True)
-    inverse = cho_solve(factor, np.eye(len(scores)))
-    sums = inverse.sum(axis=0) if model.fit_intercept else np.zeros(len(scores))
-    variance = 1.0
-    if loss.name == "squared":
-        left = np.diag(inverse) - (sums**2 / sums.sum() if model.fit_intercept else 0.0)
-        variance = float(squares / (missing + (left / sample_weight).sum()))
-    return Posterior(bank, expansion.active, support, weights, inverse, sums, variance)
+    rho, weight = expansion.coefficients, model._support_weights
+    y = np.reshape(model._support_targets, (len(weight), -1)).T
+    weights = np.broadcast_to(_weights_of(expansion), (len(rho), expansion.bank.n_kernels))
+    scores = cross_scores(expansion.bank, support, support, weights, rho) + np.atleast_1d(model.intercept_)
+
+    def values_at(index: Array) -> Array:
+        each = cross_apply_each(expansion.bank, support.take(index), support, np.ones(weights.shape[1]), rho.T)
+        return each * weights.T[:, None]
+
+    return _bands(model, support.take, values_at, [model._loss], y, scores.T, rho, weight)

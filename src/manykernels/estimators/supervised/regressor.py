@@ -265,8 +265,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         return_std : bool, default=False
             Whether to return standard deviations too, for the squared loss: of the function, not of new targets, by the
             Gaussian process with the penalty at the learned weights as prior. The deviations are plug-in, ignoring the
-            uncertainty of the weights. Unavailable for precomputed kernels. Kernels held as factors use 1,000 weighted
-            training rows.
+            uncertainty of the weights. Unavailable for precomputed kernels.
 
         Returns
         -------

@@ -42,8 +42,11 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure, SubFigure
 
-# Of rows, labels of columns and weights of a mean the standard deviations of the functions on these columns less it.
-Spread = Callable[[Any, Sequence[str], Array], Array]
+# Of rows, labels of columns and weights of a mean the standard deviations of the functions on these columns less it,
+# and half of the width of bands that hold the whole function, as a dictionary of columns of a frame.
+Spread = Callable[[Any, Sequence[str], Array], dict[str, Array]]
+BAND = 1.96  # standard deviations to each side, for 95 %
+DRAWS = 10_000  # of functions, for bands that hold all of it
 
 
 def bootstrap_refits(
@@ -134,9 +137,12 @@ def spread_of(estimator: BaseEstimator, target: Hashable, bands: object) -> Spre
         several, table = known_targets(estimator), kernel_table(estimator)
         posterior = posterior_of(estimator, target_position(estimator, target) if several else 0)
 
-        def by_posterior(rows: TableLike, labels: Sequence[str], mean: Array) -> Array:
+        def by_posterior(rows: TableLike, labels: Sequence[str], mean: Array) -> dict[str, Array]:
             own = np.flatnonzero(table["columns"].isin(list(labels)))
-            return np.sqrt(posterior.part_variance(estimator._checked_rows(rows, reset=False), own, mean))
+            covariance = posterior.part_covariance(estimator._checked_rows(rows, reset=False), own, mean)
+            values, vectors = np.linalg.eigh(covariance)
+            draws = np.random.default_rng(0).normal(size=(DRAWS, len(values)))
+            return _bands(draws @ (vectors * np.sqrt(np.maximum(values, 0.0))).T, np.diag(covariance))
 
         return by_posterior
     if not isinstance(bands, (list, tuple)) or len(bands) < 2:
@@ -145,18 +151,24 @@ def spread_of(estimator: BaseEstimator, target: Hashable, bands: object) -> Spre
         )
     refits = [unwrapped(model)[0] for model in bands]
 
-    def by_refits(rows: TableLike, labels: Sequence[str], mean: Array) -> Array:
+    def by_refits(rows: TableLike, labels: Sequence[str], mean: Array) -> dict[str, Array]:
         effects = []
         for refit in refits:
             members = np.flatnonzero(kernel_table(refit)["columns"].isin(list(labels)))
             effect = for_target(refit, refit.decompose(rows), target)[0][members].sum(axis=0)
             effects.append(effect - mean @ effect)
-        return np.asarray(np.std(effects, axis=0, ddof=1))
+        return _bands(effects - np.mean(effects, axis=0), np.var(effects, axis=0, ddof=1))
 
     return by_refits
 
 
-BAND = 1.96  # standard deviations to each side, for 95 %
+def _bands(draws: Array, variance: Array) -> dict[str, Array]:
+    """Return standard deviations, and half of the width of bands of 95 % for all values at once, from draws (B, n)."""
+    std = np.sqrt(np.maximum(variance, 0.0))
+    furthest = np.max(np.abs(draws) / np.where(std > 0, std, np.inf), axis=1, initial=0.0)
+    return {"std": std, "simultaneous": max(float(np.quantile(furthest, 0.95)), BAND) * std}
+
+
 MOST_CATEGORIES = 20
 COLUMNS_OF_AXES = 3
 WIDTH, HEIGHT = 3.0, 2.4  # of one curve, in inches
@@ -175,7 +187,8 @@ class ShapeDisplay(draw.Display):
     ----------
     shapes : DataFrame
         ``column``, ``x``, ``effect`` (of mean zero over the rows given), ``density`` (share of the rows at the value),
-        and with bands ``std``, the standard deviation of the effect.
+        and with bands ``std``, the standard deviation of the effect, and ``simultaneous``, half of the width of a band
+        of 95 % that holds the whole curve.
     left_out : tuple of str
         Active kernels of several columns.
     target : str
@@ -231,9 +244,9 @@ class ShapeDisplay(draw.Display):
             The class or output, needed where there are several.
         bands : bool or list of fitted estimators, default=False
             Whether to measure the uncertainty of the curves, by the posterior of a Gaussian process at the learned
-            weights (Laplace's approximation for the losses "logistic" and "poisson"). The bands are plug-in: they
-            ignore the uncertainty of the weights. For other losses, and for bands with the selection, pass the result
-            of :func:`manykernels.inspection.bootstrap_refits`.
+            weights, for all losses with second derivatives (Laplace's approximation, but for the squared loss). The
+            bands are plug-in: they ignore the uncertainty of the weights. For losses with kinks, and for bands with the
+            selection, pass the result of :func:`manykernels.inspection.bootstrap_refits`.
 
         Raises
         ------
@@ -262,7 +275,7 @@ class ShapeDisplay(draw.Display):
             points, density = values_of(rows[name], n_points)
             effect, probe = effects_at(estimator, rows, {name: points}, members.get(name, []), target, density)
             shape = pd.DataFrame({"column": name, "x": points, "effect": effect, "density": density})
-            shapes.append(shape if spread is None else shape.assign(std=spread(probe, [name], density)))
+            shapes.append(shape if spread is None else shape.assign(**spread(probe, [name], density)))
         if columns is None:
             shapes = sorted(shapes, key=_spread, reverse=True)[: check_count(top, "top")]
         several = tuple(table["name"][active & ~table["columns"].isin(names)])
@@ -299,7 +312,7 @@ class ShapeDisplay(draw.Display):
         n_rows, n_columns = _grid(drawn, len(parts), n_columns)
         shown = parts[: n_rows * n_columns]
         axes = drawn.subplots(n_rows, n_columns, sharey=True, squeeze=False)
-        around = BAND * self.shapes["std"] if "std" in self.shapes else 0.0
+        around = self.shapes["simultaneous"] if "std" in self.shapes else 0.0
         low, high = (self.shapes["effect"] - around).min(), (self.shapes["effect"] + around).max()
         margin = 0.08 * (high - low or 1.0)
         for ax, (name, shape) in zip(axes.flat, shown, strict=False):
@@ -412,6 +425,8 @@ def _draw(ax: Axes, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) 
     heights = shape["density"] / shape["density"].max() * SHARE_FOR_DENSITY * (top - bottom)
     around = BAND * shape["std"] if "std" in shape else None
     if around is not None and numeric:
+        outer = shape["simultaneous"]
+        ax.fill_between(x, shape["effect"] - outer, shape["effect"] + outer, color=style["color"], alpha=0.1, lw=0)
         ax.fill_between(x, shape["effect"] - around, shape["effect"] + around, color=style["color"], alpha=0.2, lw=0)
     elif around is not None:
         ax.errorbar(x, shape["effect"], yerr=around, fmt="none", ecolor=style["color"], alpha=0.6)

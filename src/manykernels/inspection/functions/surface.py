@@ -36,7 +36,8 @@ class SurfaceDisplay(draw.Display):
     Parameters
     ----------
     surface : DataFrame
-        ``x``, ``z``, ``effect`` (of mean zero over the values shown); a row per pair of values; with bands ``std``.
+        ``x``, ``z``, ``effect`` (of mean zero over the values shown); a row per pair of values; with bands ``std``, and
+        ``simultaneous``, half of the width of a 95% band for the whole surface.
     names : tuple of str
         Of the two columns.
     effect : str
@@ -126,7 +127,7 @@ class SurfaceDisplay(draw.Display):
         points = dict(zip(names, (x, z), strict=True)) | {name: np.full(len(x), value) for name, value in held.items()}
         effect, probe = effects_at(estimator, rows, points, members, target, alike)
         surface = pd.DataFrame({"x": x, "z": z, "effect": effect})
-        surface = surface if spread is None else surface.assign(std=spread(probe, labels, alike))
+        surface = surface if spread is None else surface.assign(**spread(probe, labels, alike))
         return cls(surface=surface, names=names, effect=effect_of(estimator, target))
 
     def _draw(

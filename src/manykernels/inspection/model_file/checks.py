@@ -14,6 +14,7 @@ from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.importance import units_of
+from manykernels.estimators.supervised.posterior import Bands
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored.cells import grid_parts
 from manykernels.grams.factored.prediction import (
@@ -417,20 +418,30 @@ def _fold_model(fold: FoldModel) -> Iterator[str]:
         yield "intercepts"
 
 
+def _wrong_bands(bank: FittedBank, bands: Bands) -> Iterator[str]:
+    """Yield the parts of what bands are computed from that are wrong."""
+    yield from _wrong_rows(bank, bands.rows)
+    units, landmarks = bands.units, bands.landmarks
+    known = isinstance(units, tuple) and isinstance(landmarks, tuple) and len(units) == len(landmarks)
+    places = [(own, len(bank)) for own in units] + [(own, bands.rows.n_samples) for own in landmarks] if known else []
+    if not known or not all(isinstance(own, np.ndarray) and is_index(own, own.size, most) for own, most in places):
+        yield "_bands"
+        return
+    rank = sum(map(len, landmarks)) + 1
+    yield from wrong_floats(bands, covariance=(rank, rank))
+    if not isinstance(bands.dispersion, float) or not np.isfinite(bands.dispersion):
+        yield "_bands.dispersion"
+
+
 def _wrong_samples(model: BaseMKL, expansion: Expansion, head: tuple[int, ...], n_samples: int) -> Iterator[str]:
     """Yield the inconsistent parts with a value per sample; models of factors may have none."""
     if not expansion.of_samples:
-        if "_band_rows" in model.__dict__:
-            yield from _wrong_rows(expansion.bank, model._band_rows)
-            n_rows = model._band_rows.n_samples
-            yield from wrong_floats(
-                model,
-                _band_weights=(n_rows,),
-                _band_scores=(n_rows, expansion.n_targets),
-                _band_squares=(expansion.n_targets,),
-            )
-            if not isinstance(model._band_missing, int):
-                yield "_band_missing"
+        bands = model.__dict__.get("_bands", ())
+        if bands and not (all_are(bands, Bands) and len(bands) == expansion.n_targets):
+            yield "_bands"
+            return
+        for own in bands:
+            yield from _wrong_bands(expansion.bank, own)
         if not isinstance(n_samples, int):
             yield "_n_samples"
         elif hasattr(model, "support_") or hasattr(model, "dual_coef_"):

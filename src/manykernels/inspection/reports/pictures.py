@@ -18,7 +18,6 @@ from sklearn.metrics import PredictionErrorDisplay
 
 from manykernels.estimators.survival import kaplan_meier
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.plan import FACTORED
 from manykernels.inspection.displays.curves import CVCurveDisplay
 from manykernels.inspection.displays.kernel_table import effect_of, known_targets
 from manykernels.inspection.displays.plotting import PALETTE, clean, color_of, cut_text, ink_of, mixed, plain
@@ -38,7 +37,6 @@ WIDTH, HEIGHT = 5.0, 3.2  # inches
 MOST_POINTS, MOST_OUTPUTS = 400, 4
 MOST_CURVES, MOST_SURFACES = 4, 3
 POINTS, SIDE = 60, 12  # values of a column on a curve, and on each side of a surface
-MOST_ROWS_FOR_BANDS = 3000  # a band needs the inverse of a matrix of the support samples
 LONGEST_NAME = 24
 GROUPS = ("low", "middle", "high")
 TEXT, FACE = "#1c2329", "#ffffff"  # of the light page
@@ -248,12 +246,15 @@ def _curves(estimator: BaseEstimator, rows: Any, columns: Sequence[str]) -> Pict
     if not columns:
         return None
     options: dict[str, Any] = {"columns": columns, "n_points": POINTS}
-    few = len(rows) <= MOST_ROWS_FOR_BANDS or estimator.representation_ == FACTORED
     try:
-        display = ShapeDisplay.from_estimator(estimator, rows, bands=few, **options)
+        display = ShapeDisplay.from_estimator(estimator, rows, bands=True, **options)
     except InvalidInputError:  # no posterior for this loss, or no training rows
         display = ShapeDisplay.from_estimator(estimator, rows, **options)
-    text = "The shade is the band of 95 % at the learned weights." if "std" in display.shapes else ""
+    text = (
+        "The shades are bands of 95 % at the learned weights, for each value and for the whole curve."
+        if "std" in display.shapes
+        else ""
+    )
     title, height = f"What {', '.join(columns)} add", 2.3 * -(-len(columns) // 2) + 0.2
     return drawn(lambda figure: display.plot(figure, n_columns=2), title, text=text, height=height)
 

@@ -43,8 +43,8 @@ class MKLReport:
     n_samples, n_features, n_support : int
         Training samples, columns, and samples with a nonzero dual coefficient if known.
     n_kept : int
-        Training samples stored in the model and the file: the support for matrices; for factors at most 1,000 for
-        bands, or none.
+        Training samples stored in the model and the file: the support for matrices; for factors the landmarks of bands,
+        or none.
     n_kernels, n_active : int
         Kernels in all, and with a positive weight (for any class or output).
     status : str
@@ -257,8 +257,8 @@ class MKLReport:
 
 def _n_kept(estimator: Any) -> int:
     """Return the number of stored training samples."""
-    if (rows := estimator.__dict__.get("_band_rows")) is not None:
-        return int(rows.n_samples)
+    if bands := estimator.__dict__.get("_bands"):
+        return max(int(own.rows.n_samples) for own in bands)
     return len(getattr(estimator, "support_", ())) if estimator._expansion.of_samples else 0
 
 
