@@ -97,10 +97,10 @@ def floor(n: int, n_kernels: int) -> pd.DataFrame:
     steps = found.newton_steps
     parts: list[tuple[str, int, Call]] = [
         ("entries are finite and symmetric", 1, lambda: check_gram_array(grams)),
-        ("products of all kernels: strength and certificate", 2, lambda: held.apply_each(vector, kernels, once=True)),
+        ("products of all kernels: strength and certificate", 2, lambda: held.apply_each(vector, kernels)),
         ("triangles in single precision", 1, lambda: held.triangles(out=triangles)),
         ("steps: weighted sum", steps, lambda: copied.combine(ones)),
-        ("steps: products", steps, lambda: copied.apply_each(vector, once=True)),
+        ("steps: products", steps, lambda: copied.apply_each(vector)),
         ("steps: factor, and two solutions", steps, two_solutions),
         ("a kernel of the model is definite", found.active.size, lambda: is_definite(grams[0], 1e-8)),
     ]

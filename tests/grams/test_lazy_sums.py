@@ -5,7 +5,6 @@ import pytest
 
 from manykernels import KernelBank
 from manykernels.grams import LazyStack, cross_combine
-from manykernels.grams.lazy import MOST_SQUARINGS, squarings
 from manykernels.kernels import Gaussian, Linear, Polynomial
 
 OPTIONS = [{}, {"normalize": "unit_diagonal"}, {"center": True}, {"missing": "mask"}]
@@ -52,10 +51,3 @@ def test_sums_between_new_rows_and_others_are_those_of_the_blocks(options):
     weights, new = np.random.default_rng(2).random(len(bank)), prepared.take(np.arange(20, 31))
     expected = np.tensordot(weights, bank.block(new, prepared), axes=1)
     np.testing.assert_allclose(cross_combine(bank, new, prepared, weights), expected, rtol=1e-11, atol=1e-11)
-
-
-def test_gaussians_are_squared_from_the_next_wider_one_within_so_many_squarings():
-    coefficients = np.array([-4.0, -1.0, -0.7, -1.0, -(2.0**MOST_SQUARINGS), -8.0, -0.5])
-    order, times = squarings(coefficients)
-    assert order.tolist() == [6, 1, 3, 0, 5, 4, 2]  # the widest first, and what is no power of it last
-    assert times.tolist() == [0, 1, 0, 2, 1, 0, 0]

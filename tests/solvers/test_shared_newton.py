@@ -191,22 +191,3 @@ def test_a_penalty_without_bounds_takes_turns_with_the_machine():
     assert slow.status == "converged"
     assert slow.n_iter > fast.n_iter
     assert slow.certificate.primal == pytest.approx(fast.certificate.primal, rel=2e-5)
-
-
-@pytest.mark.parametrize("coupled", [False, True])
-def test_a_root_of_low_rank_gives_the_system_of_the_whole_sum(coupled):
-    points = RNG.normal(size=(40, 5))
-    gram, curvature = points @ points.T, RNG.uniform(0.01, 0.3, size=(40, 3))
-    root = systems.low_rank_root(gram)
-    assert root is not None
-    np.testing.assert_allclose(root @ root.T, gram, atol=1e-7 * gram.max())
-    whole, reduced = (
-        systems.SharedSystem(gram, curvature, coupled=coupled, intercept=True, root=given) for given in (None, root)
-    )
-    rights = RNG.normal(size=(4, 40, 3))
-    np.testing.assert_allclose(reduced.solve(rights), whole.solve(rights), atol=1e-6)
-    np.testing.assert_allclose(reduced.products(rights), whole.products(rights), atol=1e-5)
-
-
-def test_a_sum_of_full_rank_has_no_root():
-    assert systems.low_rank_root(np.eye(20)) is None

@@ -200,22 +200,6 @@ def test_coefficients_at_their_ends_do_not_shorten_the_steps_of_all_others(
     assert solution.newton_steps < 150
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-def test_entries_are_held_by_forces_as_if_they_were_taken_out_of_the_system(intercept: bool) -> None:
-    rng = np.random.default_rng(0)
-    factor, right = rng.normal(size=(30, 30)), rng.normal(size=30)
-    matrix = factor @ factor.T + np.diag(rng.uniform(1.0, 1e6, 30))
-    held, values, total = np.array([3, 7, 20]), np.array([0.1, -0.2, 0.05]), 0.7
-    system = NewtonSystem(matrix.copy(), intercept)
-    found, multiplier = system.holding(*system.solve(right, total), held, values)
-    free = np.setdiff1d(np.arange(30), held)
-    rest = NewtonSystem(np.ascontiguousarray(matrix[np.ix_(free, free)]), intercept)
-    expected, shift = rest.solve(right[free] - matrix[np.ix_(free, held)] @ values, total - values.sum())
-    np.testing.assert_allclose(found[held], values, rtol=1e-9)
-    np.testing.assert_allclose(found[free], expected, rtol=1e-8, atol=1e-12)
-    np.testing.assert_allclose(multiplier, shift, rtol=1e-8, atol=1e-12)
-
-
 def test_a_system_has_its_factor_and_its_entries_in_one_array() -> None:
     rng = np.random.default_rng(0)
     factor, right = rng.normal(size=(30, 30)), rng.normal(size=(7, 30))

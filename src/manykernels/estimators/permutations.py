@@ -1,8 +1,7 @@
 """Targets in random order: the relation of kernels to noise.
 
-All permutations are columns of a single matrix, so they cost about a pass over the kernels; on factors of many rows
-target and permutations are compared by kernels on rounded rows, which cost less and keep the test exact. A few are
-large or small together by chance. How large all permutations are on average needs none,
+All permutations are columns of a single matrix, so they cost about a pass over the kernels. A few are large or small
+together by chance. How large all permutations are on average needs none,
 
     E tr R' P' K P R = tr K q / n + (1' K 1 - tr K) (s - q) / (n (n - 1)),     q = ||R||^2,  s = ||R' 1||^2,
 
@@ -342,11 +341,10 @@ def _squares_of_sets(stack: GramStack, rho: Array, orders: Array, sums: list[Arr
 def _quads_of(stack: Any, columns: Array, own: Sequence[int]) -> tuple[Array, dict[int, Array]]:
     """Return bounds (M, k) from below on ``r' K_m r`` of every column, and from above (M,) of some: a single pass.
 
-    None from above where there are no bounds, of matrices and of rounded rows.
+    None from above where there are no bounds, of matrices.
     """
-    each = stack.rounded_quads(columns) if stack.has_factors else stack.quad_each(columns)
-    if each is not None:
-        return each, {}
+    if not stack.has_factors:
+        return stack.quad_each(columns), {}
     found = stack.quad_bounds_each([np.ascontiguousarray(column) for column in columns.T])
     low, high = np.empty((stack.n_kernels, len(found))), {}
     for slot in reversed(range(len(found))):  # each is let go of once it is copied

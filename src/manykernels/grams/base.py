@@ -15,7 +15,6 @@ from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.counters import GramCounters
 from manykernels.grams.pivoted import MANY_COLUMNS, RANK_TOL, PivotedFactors
-from manykernels.grams.remembered import Remembered
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, check_columns, check_indices, check_names, check_vector
 
@@ -128,7 +127,6 @@ class GramStack(ABC):
         self._triangle = triangle_size(self.n_samples)
         self.counters = GramCounters(self.n_kernels * self._triangle)
         self._origin = object()  # what twins of one stack have in common
-        self._remembered = Remembered(self.n_kernels, self.n_samples)
 
     # --- must be supplied -------------------------------------------------------------------------------------------
 
@@ -232,8 +230,7 @@ class GramStack(ABC):
         """
         vector = r if _is_plain(r, self.n_samples) else check_vector(r, self.n_samples, "r")
         self._count(self.n_kernels)
-        known = self._remembered_products(vector, wanted=self.in_memory)  # a form alone is evaluated faster
-        squares = self._quad(vector) if known is None else known @ vector
+        squares = self._quad(vector)
         if self._unproven is not None:
             self.prove_definite(self._unproven.betrayed(squares, float(vector @ vector), self.diag))
         return squares
@@ -286,10 +283,8 @@ class GramStack(ABC):
         self._count(self.n_kernels)
         return self._quad_each(R[:, :, 0]) if R.shape[2] == 1 else self._squares_each(R)
 
-    def apply_each(self, R: ArrayLike, kernels: Index = None, *, once: bool = False) -> Array:
+    def apply_each(self, R: ArrayLike, kernels: Index = None) -> Array:
         """Products ``K_m R``, (m, N) or (m, N, k), of the given kernels separately.
-
-        Those with a vector that will not be asked about again, as with the direction of a step, are asked for ``once``.
 
         Examples
         --------
@@ -300,21 +295,11 @@ class GramStack(ABC):
         [[1.0, 2.0], [3.0, 3.0]]
         """
         right = R if _is_plain(R, self.n_samples) else check_columns(R, self.n_samples, "R")
-        every = kernels is None
-        indices = np.arange(self.n_kernels) if every else check_indices(kernels, self.n_kernels, "kernels")
+        indices = np.arange(self.n_kernels) if kernels is None else check_indices(kernels, self.n_kernels, "kernels")
         self._count(len(indices))
-        if right.ndim == 1 and 2 * len(indices) >= self.n_kernels and not once:
-            known = self._remembered_products(right)
-            if known is not None:
-                return known if every else known[indices]
         columns = right[:, None] if right.ndim == 1 else right
         each = self._apply_each(columns, indices)
         return each[:, :, 0] if right.ndim == 1 else each
-
-    def remember(self, R: Array) -> None:
-        """Compute the products with columns of ``R`` in a single pass, for later single requests."""
-        if 1 < R.shape[1] <= self._remembered.room and not self.has_factors:
-            self._remembered.add(R, lambda columns: self._apply_each(columns, np.arange(self.n_kernels)))
 
     def apply(self, d: ArrayLike, R: ArrayLike) -> Array:
         """Weighted product ``sum_m d_m K_m R`` in the shape of R, reading only kernels with ``d_m != 0``.
@@ -330,10 +315,6 @@ class GramStack(ABC):
         weights, active = self._active(d)
         right = check_columns(R, self.n_samples, "R")
         self._count(len(active))
-        if right.ndim == 1 and 2 * len(active) >= self.n_kernels:
-            known = self._remembered_products(right)
-            if known is not None:
-                return weights @ known
         columns = right[:, None] if right.ndim == 1 else right
         total = self._apply(weights, active, columns)
         return total[:, 0] if right.ndim == 1 else total
@@ -487,7 +468,6 @@ class GramStack(ABC):
             nearest, sizes = self._unproven.prove(left, self._matrix)
         for kernel, gram in nearest.items():
             self._replace(kernel, gram)
-            self._remembered = Remembered(self.n_kernels, self.n_samples)
         self._replaced = {**self._replaced, **sizes}
         return bool(nearest)
 
@@ -502,13 +482,6 @@ class GramStack(ABC):
     def _replace(self, kernel: int, gram: Array) -> None:
         """Replace a kernel that is indefinite within the tolerance by another matrix."""
         raise InvalidInputError(f"A {type(self).__name__} cannot change kernel {kernel}: check the kernels before.")
-
-    def _remembered_products(self, vector: Array, *, wanted: bool = True) -> Array | None:
-        """Return the cached products of all kernels with a vector, and ``wanted`` if unknown."""
-        if self.has_factors:
-            return None
-        every = np.arange(self.n_kernels)
-        return self._remembered.of(vector, (lambda r: self._apply_each(r[:, None], every)[:, :, 0]) if wanted else None)
 
     # --- defaults, built on _block ----------------------------------------------------------------------------------
 
@@ -657,13 +630,6 @@ class GramView(GramStack):
         """The replaced kernels of the parent."""
         found = self._parent.replaced_kernels
         return {slot: found[m] for slot, m in enumerate(self._kernels.tolist()) if m in found}
-
-    def _remembered_products(self, vector: Array, *, wanted: bool = True) -> Array | None:
-        """Return the cached products of the parent for the same samples."""
-        if not self._whole or 2 * len(self._kernels) < self._parent.n_kernels:
-            return super()._remembered_products(vector, wanted=wanted)
-        known = self._parent._remembered_products(vector, wanted=wanted)
-        return None if known is None else known[self._kernels]
 
     def _padded(self, columns: Array) -> Array:
         """Return vectors (n, k) on the samples of the parent, zero where the view has none."""

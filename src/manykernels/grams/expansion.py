@@ -15,7 +15,14 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from manykernels.grams.factored.prediction import CHUNK_ROWS, KernelPart, LandmarkFunction, read_once, total
+from manykernels.grams.factored.prediction import (
+    CHUNK_ROWS,
+    FourierSeries,
+    KernelPart,
+    LandmarkFunction,
+    read_once,
+    total,
+)
 from manykernels.grams.lazy import TileEvaluator
 from manykernels.grams.pair_stack import pair_scores
 from manykernels.grams.rows.columns import Reading
@@ -27,6 +34,7 @@ from manykernels.kernels.pairs.bank import ProductKernels
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.tables.encoding import numbers_of
 from manykernels.validation.arrays import Array, check_columns, check_vector
+from manykernels.validation.parameters import WithoutCaches
 
 CHUNK_ENTRIES = 8 * 2**20  # float64 values held at once while predicting
 FEW_ROWS = 8  # that are predicted kernel by kernel: what all kernels share takes longer to prepare
@@ -34,7 +42,7 @@ MODERATE = 1e100  # values whose squares and sums are far from overflow
 
 
 @dataclass(frozen=True, eq=False)
-class Expansion:
+class Expansion(WithoutCaches):
     """The functions ``f_k(x) = sum_m f_km(x)`` of a model, without intercepts, on active kernels.
 
     In support samples ``f_km(x) = d_km sum_i rho_ki k_m(x, x_i)``; of kernels held as factors it is a function of a
@@ -107,11 +115,8 @@ class Expansion:
     def let_go(self) -> None:
         """Release the pieces of functions of single columns, quickly recomputed."""
         for part in self.parts:
-            part.function.__dict__.pop("_pieces", None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the functions by kernel, redundant with the support samples."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_of_kernels", "_places")}
+            if isinstance(part.function, FourierSeries):
+                part.function.drop_caches()
 
     @cached_property
     def _places(self) -> list[Array]:

@@ -1,10 +1,9 @@
 """Compiled loops of Gaussian kernels, computed where used: distances once for all widths, nothing stored.
 
-NumPy has no vectorized float64 exponential on AVX2 machines (about 5 ns an entry); ``exp64`` takes about 1.2 ns and
-``exp32`` 0.9 ns, both within one or two units in the last place for the non-positive arguments met here. They split
-``x = k log 2 + f`` with the classical trick of adding a large constant so that ``k`` lands in the low bits, which
-``reassoc`` would optimize away: hence the two sets of flags. Cody and Waite, Software Manual for the Elementary
-Functions (1980), chapter 6.
+NumPy has no vectorized float64 exponential on AVX2 machines (about 5 ns an entry); ``exp64`` takes about 1.2 ns, within
+two units in the last place for the non-positive arguments met here. It splits ``x = k log 2 + f`` by adding a large
+constant, so that ``k`` lands in the low bits. ``reassoc`` would optimize that away: hence the two sets of flags.
+Cody and Waite, Software Manual for the Elementary Functions (1980), chapter 6.
 """
 
 import numpy as np
@@ -17,21 +16,16 @@ ROWS, COLUMNS = 8, 256  # a tile of squared distances: 16 KiB, in the first cach
 
 LOG2E = 1.4426950408889634
 HIGH, LOW = 6.93145751953125e-1, 1.42860682030941723212e-6  # log 2 in two parts; k * HIGH is exact
-SHIFT64, SHIFT32 = 6755399441055744.0, np.float32(12582912.0)  # 1.5 * 2**52 and 1.5 * 2**23
-LOWEST64, LOWEST32 = -708.0, np.float32(-87.0)  # below, the result is smaller than any normal number: zero
-LOG2E_32, HIGH_32, LOW_32 = np.float32(LOG2E), np.float32(0.693359375), np.float32(-2.12194440e-4)
-ONE_32 = np.float32(1.0)
-LEAST_ROOT = 1.5e-154  # its square is the smallest normal number; with others processors are slow
-A6, A5, A4 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
-A3, A2, A1 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
+SHIFT = 6755399441055744.0  # 1.5 * 2**52
+LOWEST = -708.0  # below, the result is smaller than any normal number: zero
 
 
 @compiled(fastmath={"contract"})
 def exp64(x: float) -> float:
     """Return ``exp(x)`` for x <= 0; zero below -708."""
-    y = x if x > LOWEST64 else LOWEST64
-    shifted = y * LOG2E + SHIFT64
-    k = shifted - SHIFT64
+    y = x if x > LOWEST else LOWEST
+    shifted = y * LOG2E + SHIFT
+    k = shifted - SHIFT
     f = (y - k * HIGH) - k * LOW
     p = 1 / 479001600.0
     p = p * f + 1 / 39916800.0
@@ -47,24 +41,7 @@ def exp64(x: float) -> float:
     p = p * f + 1.0
     p = p * f + 1.0
     bits = np.float64(p).view(np.int64) + (np.float64(shifted).view(np.int64) << np.int64(52))
-    return np.int64(bits).view(np.float64) if x >= LOWEST64 else 0.0
-
-
-@compiled(fastmath={"contract"})
-def exp32(x: np.float32) -> np.float32:
-    """Return ``exp(x)`` in float32 for a float32 x <= 0; zero below -87. Coefficients of the Cephes library."""
-    y = x if x > LOWEST32 else LOWEST32
-    shifted = y * LOG2E_32 + SHIFT32
-    k = shifted - SHIFT32
-    f = (y - k * HIGH_32) - k * LOW_32
-    p = A6 * f + A5
-    p = p * f + A4
-    p = p * f + A3
-    p = p * f + A2
-    p = p * f + A1
-    p = p * (f * f) + f + ONE_32
-    bits = np.float32(p).view(np.int32) + (np.float32(shifted).view(np.int32) << np.int32(23))
-    return np.int32(bits).view(np.float32) if x >= LOWEST32 else np.float32(0.0)
+    return np.int64(bits).view(np.float64) if x >= LOWEST else 0.0
 
 
 @compiled(fastmath={"contract"})
@@ -92,18 +69,10 @@ def _dot64(distances: Array, coefficient: float, tail: Array) -> float:
 
 
 @compiled(fastmath=FAST)
-def _dot32(distances: Array, coefficient: float, tail: Array) -> float:
-    total = 0.0
-    for j in range(tail.size):
-        total += np.float64(exp32(np.float32(coefficient * distances[j]))) * tail[j]
-    return total
-
-
-@compiled(fastmath=FAST)
-def gaussian_quad(points: Array, coefficients: Array, rho: Array, single: bool, out: Array) -> None:
+def gaussian_quad(points: Array, coefficients: Array, rho: Array, out: Array) -> None:
     """Set ``out[m] = sum_ij rho_i exp(coefficients[m] ||x_i - x_j||^2) rho_j``, distances computed once for all m.
 
-    points (d, n) and rho (n,) float64; coefficients (w,) not positive; ``single`` evaluates entries in float32.
+    points (d, n) and rho (n,) float64; coefficients (w,) not positive.
     """
     n = rho.size
     buffer = np.empty((ROWS, COLUMNS))
@@ -118,12 +87,11 @@ def gaussian_quad(points: Array, coefficients: Array, rho: Array, single: bool, 
                 for i in range(top, bottom):
                     first = min(max(i + 1, start), stop)
                     row, tail = buffer[i - top, first - start : stop - start], rho[first:stop]
-                    dot = _dot32(row, coefficients[m], tail) if single else _dot64(row, coefficients[m], tail)
-                    out[m] += 2.0 * rho[i] * dot
+                    out[m] += 2.0 * rho[i] * _dot64(row, coefficients[m], tail)
 
 
 @compiled(fastmath={"contract"})
-def gaussian_tile(left: Array, right: Array, coefficients: Array, scales: Array, single: bool, out: Array) -> None:
+def gaussian_tile(left: Array, right: Array, coefficients: Array, scales: Array, out: Array) -> None:
     """Set ``out[m, i, j] = scales[m] exp(coefficients[m] ||left_i - right_j||^2)``.
 
     Points are (d, r) and (d, c) float64, a column per sample; coefficients and scales (w,); out (w, r, c).
@@ -134,18 +102,12 @@ def gaussian_tile(left: Array, right: Array, coefficients: Array, scales: Array,
         distances = buffer[0]
         for m in range(out.shape[0]):
             scale, coefficient, row = scales[m], coefficients[m], out[m, i]
-            if single:
-                for j in range(row.size):
-                    row[j] = scale * np.float64(exp32(np.float32(coefficient * distances[j])))
-            else:
-                for j in range(row.size):
-                    row[j] = scale * exp64(coefficient * distances[j])
+            for j in range(row.size):
+                row[j] = scale * exp64(coefficient * distances[j])
 
 
 @compiled(fastmath={"contract"})
-def gaussian_triangles(
-    points: Array, coefficients: Array, scales: Array, single: bool, kernels: Array, out: Array
-) -> None:
+def gaussian_triangles(points: Array, coefficients: Array, scales: Array, kernels: Array, out: Array) -> None:
     """Write the packed upper triangle of ``scales[m] exp(coefficients[m] ||x_i - x_j||^2)`` into ``out[kernels[m]]``.
 
     points (d, n) float64, a column per sample; coefficients, scales and kernels (w,); out (M, n(n+1)/2) of any type.
@@ -160,12 +122,8 @@ def gaussian_triangles(
         distances = buffer[0, :width]
         for m in range(kernels.size):
             scale, coefficient, row = scales[m], coefficients[m], out[kernels[m], start : start + width]
-            if single:
-                for j in range(width):
-                    row[j] = scale * np.float64(exp32(np.float32(coefficient * distances[j])))
-            else:
-                for j in range(width):
-                    row[j] = scale * exp64(coefficient * distances[j])
+            for j in range(width):
+                row[j] = scale * exp64(coefficient * distances[j])
         start += width
 
 
@@ -186,38 +144,24 @@ def gaussian_sum(
     left: Array,
     right: Array,
     coefficients: Array,
-    squarings: Array,
     weights: Array,
-    single: bool,
     upper: bool,
     out: Array,
 ) -> None:
     """Add ``sum_m weights[m] exp(coefficients[m] ||left_i - right_j||^2)`` to ``out`` (r, c).
 
-    Points are (d, r) and (d, c) float64, a column per sample. Kernels of which ``squarings`` (w,) are not zero are
-    squared so many times from the one before, in place of an exponential. ``upper`` leaves most of what is below the
-    diagonal as it was, and what is written there has no meaning.
+    Points are (d, r) and (d, c) float64, one column a sample. ``upper`` leaves most of what is below the diagonal as it
+    was, and what is written there has no meaning.
     """
-    distances, values = np.empty((ROWS, COLUMNS)), np.empty(COLUMNS)
+    distances = np.empty((ROWS, COLUMNS))
     for top in range(0, out.shape[0], ROWS):
         bottom = min(top + ROWS, out.shape[0])
         for start in range(top if upper else 0, out.shape[1], COLUMNS):
             stop = min(start + COLUMNS, out.shape[1])
             distance_tile(left, right, (top, bottom), (start, stop), distances)
             for i in range(bottom - top):
-                row, value, total = distances[i], values[: stop - start], out[top + i, start:stop]
+                row, total = distances[i], out[top + i, start:stop]
                 for m in range(weights.size):
                     weight, coefficient = weights[m], coefficients[m]
-                    if squarings[m]:
-                        for _ in range(squarings[m]):
-                            for j in range(value.size):
-                                own = value[j] if value[j] > LEAST_ROOT else 0.0
-                                value[j] = own * own
-                    elif single:
-                        for j in range(value.size):
-                            value[j] = np.float64(exp32(np.float32(coefficient * row[j])))
-                    else:
-                        for j in range(value.size):
-                            value[j] = exp64(coefficient * row[j])
-                    for j in range(value.size):
-                        total[j] += weight * value[j]
+                    for j in range(total.size):
+                        total[j] += weight * exp64(coefficient * row[j])

@@ -27,8 +27,6 @@ from manykernels.validation.arrays import Array
 # with tiles of 4 MiB, mapping fresh pages cost more than the exponentials.
 TILE_BYTES = 2**19
 SUMMED_ROWS = 256  # of a sum of linear kernels, whose products are held until they are added
-MOST_SQUARINGS = 4  # in a row, of an entry of a sum; each doubles its relative rounding
-WHOLE = 1e-9  # how near to a whole number the logarithm of a power must be
 SPARSE_TILE_BYTES = 2**24  # of sparse rows, whose columns are sorted anew for every tile
 
 
@@ -42,7 +40,6 @@ class TileEvaluator:
     bank: FittedBank
     left: PreparedRows[Any]  # the same object twice for a symmetric stack
     right: PreparedRows[Any]  # the same object twice for a symmetric stack
-    single: bool = False  # evaluate Gaussian kernels in float32
 
     @cached_property
     def points(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -190,15 +187,14 @@ class TileEvaluator:
         left = np.ascontiguousarray(self.points[0][group][rows].T)
         out = np.empty((len(kernels), left.shape[1], right.shape[1]))
         scales = self.bank.scales[kernels]
-        gaussian_tile(left, right, self.coefficients[kernels], scales, self.single, out)
+        gaussian_tile(left, right, self.coefficients[kernels], scales, out)
         return out
 
     def add_sum(self, weights: Array, kernels: Array, total: Array, *, upper: bool = False) -> None:
         """Add the weighted sum of kernels to ``total``, between all rows on the left and on the right.
 
-        Gaussian kernels are summed where computed, those that are powers of wider ones by squaring; linear kernels are
-        a single product of their columns. With ``upper``, for the same rows on both sides, what is below the diagonal
-        has no meaning.
+        Gaussian kernels are summed where they are computed; linear kernels are one product of their columns. With
+        ``upper``, for the same rows on both sides, what is below the diagonal has no meaning.
         """
         linear = np.flatnonzero(self.linear[kernels])
         if linear.size:
@@ -213,7 +209,9 @@ class TileEvaluator:
         for group, fused, positions in self.runs(kernels[rest]):
             at = rest[positions]
             if fused:
-                self._add_gaussians(group, kernels[at], weights[at], total, upper)
+                left, right = (np.ascontiguousarray(side[group].T) for side in self.points)
+                factors = weights[at] * self.bank.scales[kernels[at]]
+                gaussian_sum(left, right, self.coefficients[kernels[at]], factors, upper, total)
                 continue
             for part, rows, values in self.values(kernels[at], len(total), np.arange(total.shape[1])):
                 total[rows] += (weights[at[part]] @ values.reshape(len(part), -1)).reshape(values.shape[1:])
@@ -222,29 +220,6 @@ class TileEvaluator:
         """Return the points of a linear kernel, of the rows on either side."""
         group = self.owners[kernel]
         return self.points[0][group], self.points[1][group]
-
-    def _add_gaussians(self, group: int, kernels: Array, weights: Array, total: Array, upper: bool) -> None:
-        left, right = (np.ascontiguousarray(side[group].T) for side in self.points)
-        order, steps = squarings(self.coefficients[kernels])
-        if self.single:  # powers of what is rounded to single precision are not as near
-            steps[:] = 0
-        factors = (weights * self.bank.scales[kernels])[order]
-        gaussian_sum(left, right, self.coefficients[kernels[order]], steps, factors, self.single, upper, total)
-
-
-def squarings(coefficients: Array) -> tuple[Array, Array]:
-    """Return an order of Gaussians of the same distances, and how often each is squared from the one before.
-
-    A Gaussian of half the width is the fourth power of another. Zero stands for a separate exponential: of all that are
-    no powers of the widest, and of one that would be squared too often.
-    """
-    logs = np.log2(coefficients / coefficients.max())
-    times = np.round(logs).astype(np.intp)
-    whole = np.abs(logs - times) < WHOLE
-    order = np.lexsort([times, ~whole])
-    steps = np.diff(times[order], prepend=0)
-    steps[~whole[order] | (times[order] > MOST_SQUARINGS)] = 0
-    return order, steps
 
 
 def gaussian_coefficient(spec: KernelSpec) -> float:
@@ -270,8 +245,7 @@ class LazyStack(GramStack):
     kernels : ndarray of int, optional
         Positions in the bank; all kernels by default.
     dtype : float64 or float32
-        float32 evaluates Gaussian entries in single precision (absolute error below 1e-7 before scaling);
-        accumulation stays in float64.
+        Of copies of the entries, which are evaluated in float64.
     n_threads : int
     spare_bytes : int or None
         Bytes that a solver may take for copies of kernels; None sets no limit.
@@ -304,7 +278,7 @@ class LazyStack(GramStack):
         )
         self._kernels = chosen
         self.spare_bytes = spare_bytes
-        self._tiles = TileEvaluator(bank, prepared, prepared, single=self.dtype == np.float32)
+        self._tiles = TileEvaluator(bank, prepared, prepared)
 
     @property
     def bank(self) -> FittedBank:
@@ -366,7 +340,7 @@ class LazyStack(GramStack):
 
         def work(points: Array, positions: Array) -> None:
             chosen, raw = self._kernels[positions], np.empty(len(positions))
-            gaussian_quad(points, tiles.coefficients[chosen], r, tiles.single, raw)
+            gaussian_quad(points, tiles.coefficients[chosen], r, raw)
             out[positions] = raw * tiles.bank.scales[chosen]
 
         self._each_fused(work, [(group, positions) for group, fused, positions in runs if fused])
@@ -397,7 +371,7 @@ class LazyStack(GramStack):
         def work(points: Array, positions: Array) -> None:
             own = chosen[positions]
             coefficients, scales = tiles.coefficients[own], tiles.bank.scales[own]
-            gaussian_triangles(points, coefficients, scales, tiles.single, positions, out)
+            gaussian_triangles(points, coefficients, scales, positions, out)
 
         self._each_fused(work, [(group, positions) for group, fused, positions in runs if fused], samples)
 

@@ -197,16 +197,6 @@ class GramStackContract(ABC):
         self.check_close(stack.quad(r), np.einsum("i,mij,j->m", r, grams, r))
         self.check_close(stack.quad(np.zeros_like(r)), np.zeros(len(grams)))
 
-    def test_products_are_remembered(self) -> None:
-        """Check that forms and products are those of the vector asked for, whatever was asked before."""
-        stack, grams, rng = self.pair()
-        vectors = rng.normal(size=(stack.n_samples, 3)) * [1.0, 1e3, 1e-3]
-        stack.remember(vectors[:, :2])
-        for r in (*vectors.T, *vectors.T, *(2.0 * vectors.T)):
-            self.check_close(stack.apply_each(r), grams @ r)
-            self.check_close(stack.quad(r), np.einsum("i,mij,j->m", r, grams, r))
-            self.check_close(stack.apply(np.ones(len(grams)), r), grams.sum(axis=0) @ r)
-
     def test_apply_each(self) -> None:
         """Check ``K_m R`` for a vector, a single column and several, all kernels and some."""
         stack, grams, rng = self.pair()

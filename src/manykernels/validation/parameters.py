@@ -283,3 +283,20 @@ def check_n_jobs(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) == 0:
         raise InvalidInputError(f"n_jobs must be None or an integer other than 0 (-1 takes all cores), got {value!r}.")
     return int(value)
+
+
+class WithoutCaches:
+    """Pickle objects without cached properties."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes other than cached properties."""
+        return {name: value for name, value in vars(self).items() if not self._caches(name)}
+
+    def drop_caches(self) -> None:
+        """Release the values of cached properties."""
+        for name in [name for name in vars(self) if self._caches(name)]:
+            del vars(self)[name]
+
+    @classmethod
+    def _caches(cls, name: str) -> bool:
+        return isinstance(getattr(cls, name, None), functools.cached_property)

@@ -105,7 +105,7 @@ class NodeGrams(Protocol):
     def combine(self, d: Array) -> Array:
         """Return ``sum_w d_w K_w`` (N, N), a new array."""
 
-    def apply_each(self, R: Array, *, once: bool = False) -> Array:
+    def apply_each(self, R: Array) -> Array:
         """Return ``K_w R`` (p, N) for a single vector."""
 
 
@@ -422,6 +422,6 @@ class _ProductGrams:
                 total += weight * self.cache.of(node)
         return total
 
-    def apply_each(self, R: Array, *, once: bool = False) -> Array:
+    def apply_each(self, R: Array) -> Array:
         """Return ``K_w R`` (p, N)."""
         return np.array([self.cache.of(node) @ R for node in self.nodes])

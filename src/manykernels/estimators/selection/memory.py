@@ -28,7 +28,6 @@ from manykernels.grams.plan import (
     format_bytes,
     plan_as_given,
 )
-from manykernels.grams.remembered import Remembered
 from manykernels.grams.repeats import repeats_of
 from manykernels.grams.training import LAZY
 from manykernels.kernels import KernelBank, KernelStack, Landmarks, Linear
@@ -253,8 +252,7 @@ def _of_matrices(fit: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
     least = max(sums, matrices, last[0])
     most = objects + 8 * FOLD_MODELS * own.n_folds * n * own.n_targets * own.averages
     if own.selects:
-        known = 8 * m * rows * Remembered(m, rows).room
-        most += side_by_side * (2 * m * rows * (rows + 1) + known) + SQUARE_ARRAYS * square
+        most += side_by_side * 2 * m * rows * (rows + 1) + SQUARE_ARRAYS * square
         most += _of_targets(m, rows, own.n_targets)
     return least, max(sums, most, last[1], least)
 

@@ -419,7 +419,6 @@ def _averaged(problems: list[Problem], starts: Sequence[Solution | None], settin
         )
         each = zip(problems, models.fitted.T, strict=True)
         rhos = [p.feasible_dual(p.weight * p.loss.dual_from_scores(p.y, scores)) for p, scores in each]
-        first.stack.remember(np.column_stack(rhos))
         certified = [_certified(*model) for model in zip(problems, rhos, strict=True)]
         if max(model.certificate.relative_gap for model in certified) <= settings["tol"]:
             break

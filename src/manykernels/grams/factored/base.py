@@ -124,10 +124,6 @@ class FactoredStack(GramStack):
         """Return `quad_bounds` of every vector, if possible in a single read of the rows."""
         return [self.quad_bounds(rho) for rho in rhos]
 
-    def rounded_quads(self, columns: Array) -> Array | None:
-        """Return ``r' K_m r`` of every column (M, k) among rounded rows, or None where not much cheaper."""
-        return None
-
     def squares(self, R: Array, kernels: Array | None = None) -> Array:
         """``tr R' K_m R`` up to the errors of a pass, of all kernels or of some."""
         squares = np.sum([self.quad(column) for column in columns_of(R)], axis=0)
@@ -260,7 +256,7 @@ class FactoredStack(GramStack):
         if type(spec) is Gaussian:  # no entry of which has to be held
             reading, quad = self.table.reading(spec, self.columns_of(kernel), rows), np.empty(1)
             coefficients = np.array([gaussian_coefficient(spec)])
-            gaussian_quad(_as_loops_read(reading.points), coefficients, reading.masked(rho[rows]), False, quad)
+            gaussian_quad(_as_loops_read(reading.points), coefficients, reading.masked(rho[rows]), quad)
             value = float(self.scales[kernel] * quad[0])
         else:
             value = float(self.restrict(rows).take([kernel]).quad(rho[rows])[0])
@@ -318,7 +314,7 @@ def _values(spec: KernelSpec, left: Any, right: Any) -> Array:
         return spec(left, right)
     out = np.empty((1, len(left), len(right)))
     coefficients = np.array([gaussian_coefficient(spec)])
-    gaussian_tile(_as_loops_read(left), _as_loops_read(right), coefficients, np.ones(1), False, out)
+    gaussian_tile(_as_loops_read(left), _as_loops_read(right), coefficients, np.ones(1), out)
     return np.asarray(out[0])
 
 

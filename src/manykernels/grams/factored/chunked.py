@@ -72,8 +72,7 @@ class ChunkedTable(ColumnTable):
     @classmethod
     def of_model(cls, model: ColumnTable, source: RowSource) -> ChunkedTable:
         """Return the rows of a source in the units of a fitted table; columns go by name where both have names."""
-        table = cls.__new__(cls)
-        table.__dict__.update(model._units())
+        table = cls.in_units_of(model)
         table.source, table.n_rows, table.objects = source, source.n_rows, {}
         table._places = model.places(source.columns, source.n_columns)
         return table

@@ -75,14 +75,6 @@ class CompositeStack(FactoredStack):
         bounds = [part.quad_bounds(rho) for part in self.parts]
         return self._gather([low for low, _ in bounds]), self._gather([high for _, high in bounds])
 
-    def rounded_quads(self, columns: Array) -> Array | None:
-        """Return ``r' K_m r`` of every column (M, k), among rounded rows if available; None if not."""
-        parts = [part.rounded_quads(columns) for part in self.parts]
-        if all(part is None for part in parts):
-            return None
-        own = zip(self.parts, parts, strict=True)
-        return self._gather([part._quad_each(columns) if found is None else found for part, found in own])
-
     @property
     def in_place(self) -> Any:
         """The factors of all kernels together, if a single part holds all in place."""

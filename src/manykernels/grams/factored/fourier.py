@@ -37,7 +37,6 @@ from manykernels.grams.factored.landmarks import NystroemFeatures, pivoted_chole
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values
 from manykernels.grams.factored.operators import FeatureOperator, joined, stored
 from manykernels.grams.factored.prediction import FourierSeries, KernelFunction
-from manykernels.grams.factored.rounded import LEAST_ROWS, rounded_quads
 from manykernels.grams.rows.columns import ColumnTable, Reading
 from manykernels.kernels import Gaussian, KernelSpec
 from manykernels.validation.arrays import Array
@@ -321,17 +320,6 @@ class FourierStack(FactoredStack):
         moved = size * (float(plan.slips[0]) + ROUNDING + eps * (np.sqrt(self.n_samples) + extent / width[0]))
         error = moved * (2.0 * np.sqrt(value) + moved) + float(plan.left_out[0]) * size**2 + ROUNDED_SUM * value
         return scale * value, scale * error
-
-    def rounded_quads(self, columns: Array) -> Array | None:
-        """Return ``r' K_m r`` of every column (M, k) among rounded rows, from sums over bins; None of few rows."""
-        if self.table.chunked or self.n_samples < LEAST_ROWS:
-            return None
-        found, known = rounded_quads(self.table, self.columns, self.widths, columns)
-        found *= self.scales[:, None]
-        others = np.flatnonzero(~known)
-        if others.size:
-            found[others] = self._take(others)._quad_each(columns)
-        return found
 
     @property
     def error_constants(self) -> Array:

@@ -48,33 +48,6 @@ def add_moments(x: Array, origin: float, inverse: float, rho: Array, out: Array)
 
 
 @compiled(fastmath=FAST)
-def add_shares(x: Array, origin: float, inverse: float, rhos: Array, out: Array) -> None:
-    """Add every row of ``rhos`` (n, T) to the two rows of ``out`` (knots, T) beside the position, the nearer the more.
-
-    Rows outside the knots are left out. Both arrays are in single precision; a multiple of eight vectors takes the
-    least time. Places are found first, as in `add_moments`.
-    """
-    last = out.shape[0] - 1
-    places, shares = np.empty(ROWS_AT_ONCE, dtype=np.int32), np.empty(ROWS_AT_ONCE, dtype=np.float32)
-    for start in range(0, x.size, ROWS_AT_ONCE):
-        count = min(ROWS_AT_ONCE, x.size - start)
-        for i in range(count):
-            position = (x[start + i] - origin) * inverse
-            j = np.int32(min(max(position, 0.0), last - 1.0))
-            outside = position < -0.5 or position > last + 0.5
-            places[i], shares[i] = -1 if outside else j, np.float32(position - j)
-        for i in range(count):
-            if places[i] < 0:
-                continue
-            after = shares[i]
-            before = np.float32(1.0) - after
-            low, high, own = out[places[i]], out[places[i] + 1], rhos[start + i]
-            for t in range(own.size):
-                low[t] += before * own[t]
-                high[t] += after * own[t]
-
-
-@compiled(fastmath=FAST)
 def add_values(x: Array, origin: float, inverse: float, table: Array, out: Array) -> None:
     """Add ``sum_p table[bin_i, p] delta_i^p`` to ``out[i]``; zero outside the bins."""
     last = table.shape[0] - 1

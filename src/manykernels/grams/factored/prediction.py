@@ -22,6 +22,7 @@ from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import UNSEEN, places_among
 from manykernels.kernels.specs.distances import known_width
 from manykernels.validation.arrays import Array, read_only
+from manykernels.validation.parameters import WithoutCaches
 
 CHUNK_ROWS = 16384  # that are evaluated at once
 ROWS_AT_ONCE = 4096
@@ -30,7 +31,7 @@ DEPENDENT = 1e-9  # of the largest pivot: features this close to a combination o
 
 
 @dataclass(frozen=True, eq=False)
-class FourierSeries:
+class FourierSeries(WithoutCaches):
     """``f(x) = sum_k a_k cos(k omega t) + b_k sin(k omega t)`` with ``t = x - middle``, 0 beyond ``reach``."""
 
     middle: float  # in the unit of the standardized column
@@ -56,10 +57,6 @@ class FourierSeries:
         add_values(read_only(points[:, 0]), self.middle - self.reach, inverse, pieces, out)
         return out
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the pieces, much larger than the series and quickly recomputed."""
-        return {name: value for name, value in self.__dict__.items() if name != "_pieces"}
-
     @cached_property
     def _pieces(self) -> tuple[float, Array]:
         """Inverse distance between both end points, and Taylor coefficients (bins, 8) around the points.
@@ -75,7 +72,7 @@ class FourierSeries:
 
 
 @dataclass(frozen=True, eq=False)
-class LandmarkFunction:
+class LandmarkFunction(WithoutCaches):
     """``f(x) = sum_j c_j k(x, z_j)``, with ``k`` divided by the roots of both diagonal entries if ``unit_diagonal``."""
 
     spec: KernelSpec
@@ -97,10 +94,6 @@ class LandmarkFunction:
             return self.spec(points, self.landmarks) @ self.coefficients
         left, right = (unit_factors(self.spec.diag(rows)) for rows in (points, self.landmarks))
         return left * (self.spec(points, self.landmarks) @ (right * self.coefficients))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the loop form of the landmarks."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_as_loops_read", "_levels")}
 
     @cached_property
     def _levels(self) -> list[tuple[Array, Array]]:

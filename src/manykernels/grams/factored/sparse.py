@@ -218,7 +218,7 @@ class SparseStack(FactoredStack):
     def _compressed(self, kernel: int) -> csr_array:
         """Return the occurring features as a cached matrix, (N, rank)."""
         key = self.positions[kernel][0], self.specs[kernel].feature_map
-        known = self.table.__dict__.setdefault("_compressed", {})
+        known: dict[Any, csr_array] = self.table.once("compressed", dict)
         if key not in known:
             found = self.table.features_of(self.specs[kernel], key[0]).rows(slice(None))
             seen = self._features_seen(kernel)

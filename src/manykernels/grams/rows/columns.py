@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from functools import cached_property
+from typing import Any, Self, TypeGuard, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from manykernels.kernels.specs.objects import FeatureRows, as_objects
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.kernels.tables.kinds import entry_issues, refuse
 from manykernels.validation.arrays import Array, read_only
+from manykernels.validation.parameters import WithoutCaches
 
 RowIndex = slice | Array
 
@@ -30,6 +32,8 @@ GAP = -(2.0**100)
 
 
 UNITS = ("missing", "used", "carried", "encodings", "names", "center", "unit", "low", "high", "gaps", "n_columns")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +53,7 @@ class Reading:
         return np.where(self.present.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
 
 
-class ColumnTable:
+class ColumnTable(WithoutCaches):
     """Columns of a table in float32 or float64, without a copy where they are already contiguous.
 
     Categories are codes, dates are days; what is missing is `GAP` and counts for nothing.
@@ -257,22 +261,28 @@ class ColumnTable:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without features."""
-        return {name: {} if name == "_kept" else value for name, value in self.__dict__.items()}
+        return super().__getstate__() | ({} if self._kept is None else {"_kept": {}})
+
+    @cached_property
+    def _made(self) -> dict[Any, Any]:
+        """Cached results computed from the rows."""
+        return {}
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """Return the result of ``make``, called once per key."""
+        if key not in self._made:
+            self._made[key] = make()
+        made: T = self._made[key]
+        return made
 
     def features_of(self, spec: ObjectKernel, column: int) -> FeatureRows:
         """Return a column of objects prepared for a kernel, cached."""
-        shared = self.__dict__.setdefault("_features", {}).setdefault(column, {})
-        known = self.__dict__.setdefault("_feature_rows", {})
-        if (column, spec.feature_map) not in known:
-            known[column, spec.feature_map] = spec.read(self.objects[column], shared)
-        return known[column, spec.feature_map]
+        shared = self.once(("features", column), dict)
+        return self.once(("rows", column, spec.feature_map), lambda: spec.read(self.objects[column], shared))
 
     def _points_of(self, spec: ObjectKernel, column: int) -> Any:
         """Return a column of objects as comparable features, cached for kernels with the same features."""
-        known = self.__dict__.setdefault("_object_points", {})
-        if (column, spec.feature_map) not in known:
-            known[column, spec.feature_map] = spec.points(self.objects[column])
-        return known[column, spec.feature_map]
+        return self.once(("points", column, spec.feature_map), lambda: spec.points(self.objects[column]))
 
     def levels(self, column: int, most: int) -> Array | None:
         """Return the different values of a column in increasing order, or None if there are more than ``most``."""
@@ -283,10 +293,7 @@ class ColumnTable:
 
     def categories(self, column: int, most: int) -> Array | None:
         """Return `levels`, cached for many kernels on the same columns."""
-        known = self.__dict__.setdefault("_categories", {})
-        if (column, most) not in known:
-            known[column, most] = self.levels(column, most)
-        return known[column, most]
+        return self.once(("categories", column, most), lambda: self.levels(column, most))
 
     # --- sums over rows ---------------------------------------------------------------------------------------------
 
@@ -359,14 +366,17 @@ class ColumnTable:
 
     def _of(self, columns: Array | Mapping[int, Array], n_rows: int) -> ColumnTable:
         """Return other checked rows in the units of the table. Columns may be a dictionary."""
-        other = ColumnTable.__new__(ColumnTable)
-        other.__dict__.update(self._units())
+        other = ColumnTable.in_units_of(self)
         other.columns, other.n_rows, other.objects = columns, n_rows, {}
         return other
 
-    def _units(self) -> dict[str, Any]:
-        """Return all known of columns without their rows."""
-        return {name: self.__dict__[name] for name in UNITS}
+    @classmethod
+    def in_units_of(cls, table: ColumnTable) -> Self:
+        """Return a table without rows in the units of another table."""
+        other = cls.__new__(cls)
+        for name in UNITS:
+            setattr(other, name, getattr(table, name))
+        return other
 
     def header(self) -> ColumnTable:
         """Return the table without the rows, for reading other rows in the same way."""

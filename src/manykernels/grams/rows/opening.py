@@ -17,6 +17,7 @@ from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.grams.rows.base import CHUNK_ROWS, RowSource
 from manykernels.grams.rows.dask import DaskRows
 from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import WithoutCaches
 
 # Parquet files in chunks of row groups, read column by column.
 
@@ -24,7 +25,7 @@ from manykernels.validation.arrays import Array
 OTHER_FORMATS = (".csv", ".tsv", ".txt", ".json", ".xlsx", ".feather", ".npy", ".npz", ".h5")
 
 
-class ParquetRows(RowSource):
+class ParquetRows(WithoutCaches, RowSource):
     """Row groups of one Parquet file or of all in a folder; small ones are read together.
 
     Parameters
@@ -78,9 +79,6 @@ class ParquetRows(RowSource):
     @cached_property
     def _open(self) -> list[Any]:
         return [_opened(path) for path in self._paths]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_open"}
 
     def read(self, chunk: int, positions: Sequence[int]) -> Any:
         """Return columns of some row groups: an array for complete columns of equal float type."""

@@ -16,6 +16,7 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.distances import MedianDistances, MedianWidth
 from manykernels.validation.arrays import Array, check_positive
+from manykernels.validation.parameters import WithoutCaches
 
 KERNELS: dict[str, type[KernelSpec]] = {}
 """Every registered kernel class by its ``kind``, the name used in model files and in kernel files."""
@@ -59,7 +60,7 @@ def register_kernel(cls: SpecClass) -> SpecClass:
 
 
 @dataclass(frozen=True)
-class KernelSpec(ABC):
+class KernelSpec(WithoutCaches, ABC):
     """A positive semidefinite kernel as a frozen set of hyper-parameters.
 
     A concrete kernel is a frozen dataclass decorated with :func:`register_kernel`; it defines ``kind`` and
@@ -196,14 +197,6 @@ class KernelSpec(ABC):
     def column_widths(self) -> tuple[float, ...] | None:
         """Widths for the division of columns before everything else; None: columns unchanged."""
         return None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the parameters without caches."""
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if not isinstance(getattr(type(self), name, None), cached_property)
-        }
 
     @cached_property
     def pending(self) -> bool:

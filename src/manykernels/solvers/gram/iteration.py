@@ -444,7 +444,7 @@ class PrimalDual:
         self._set_products(products)
 
     def _products_of(self, vector: Array) -> Array:
-        products = self.problem.stack.apply_each(vector, once=True)
+        products = self.problem.stack.apply_each(vector)
         return products if self._plain else products * self._inverse_penalties[:, None]
 
     def _set_products(self, products: Array) -> None:

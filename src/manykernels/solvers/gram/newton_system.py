@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dsymm, dsymv, dsyrk
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dpstrf
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from manykernels.compiled import compiled
 from manykernels.grams.base import mirror_upper
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 # Linear systems
 MOST_FACTOR_BYTES = 2**30  # of the factors of all targets; beyond, they are made anew at each use
-ROOT_TOLERANCE = 1e-8  # of the largest diagonal entry: pivots that a root of a weighted sum of kernels leaves out
-LOW_RANK = 0.5  # of the samples: up to here a root costs less than the sum itself
 RANK_TOLERANCE = 1e-13  # of the largest eigenvalue, below which intercepts are not determined
 
 # Machines at fixed weights
@@ -103,47 +101,6 @@ def _add_upper(inverse: Array, root: Array, total: Array) -> None:
             total[i, j] += root[i] * inverse[i, j] * root[j]
 
 
-@dataclass(frozen=True, eq=False)
-class ReducedPart:
-    """``E = D - D Z (1 + Z'D Z)^-1 Z'D`` of a single target for ``K = Z Z'`` of low rank."""
-
-    curvature: Array
-    left: Array
-    factor: Array
-
-    @classmethod
-    def of(cls, root: Array, curvature: Array) -> ReducedPart:
-        """Factorize for a curvature (N,) and ``Z`` (N, r)."""
-        left = curvature[:, None] * root
-        inner = root.T @ left
-        inner[np.diag_indices_from(inner)] += 1.0
-        return cls(curvature, left, cho_factor(inner.T, lower=True, overwrite_a=True, check_finite=False)[0])
-
-    def apply(self, v: Array) -> Array:
-        """Return ``E v`` (N, k)."""
-        solved = cho_solve((self.factor, True), self.left.T @ v, overwrite_b=True, check_finite=False)
-        return self.curvature[:, None] * v - self.left @ solved
-
-    def add_to(self, total: Array) -> None:
-        """Add ``E`` to the lower triangle of a matrix with columns in a row."""
-        half = solve_triangular(self.factor, self.left.T, lower=True, check_finite=False)
-        total[np.diag_indices_from(total)] += self.curvature
-        dsyrk(-1.0, half, trans=1, beta=1.0, c=total, lower=1, overwrite_c=1)
-
-
-def low_rank_root(gram: Array) -> Array | None:
-    """Return ``Z`` (N, r) with ``Z Z'`` near a matrix, by pivoted Cholesky; None unless the rank is low.
-
-    What it leaves out turns directions by as little as that: no model and no certificate is made from it.
-    """
-    factor, pivots, rank, _ = dpstrf(gram, tol=ROOT_TOLERANCE * float(gram.diagonal().max()), lower=1)
-    if rank > LOW_RANK * len(gram):
-        return None
-    root = np.zeros((len(gram), max(rank, 1)))
-    root[pivots - 1, :rank] = np.tril(factor[:, :rank])
-    return root
-
-
 class SharedSystem:
     """``P`` at one weighted sum of kernels and one curvature.
 
@@ -157,19 +114,15 @@ class SharedSystem:
         Whether the scores of a sample act on each other.
     intercept : bool
         Whether every target has an intercept.
-    root : ndarray of shape (N, r), optional
-        ``Z`` with ``K = Z Z'``, where the rank is low.
     """
 
-    def __init__(
-        self, gram: Array, curvature: Array, *, coupled: bool, intercept: bool, root: Array | None = None
-    ) -> None:
-        self._gram, self._root, self._curvature, self._coupled = gram, root, curvature, coupled
+    def __init__(self, gram: Array, curvature: Array, *, coupled: bool, intercept: bool) -> None:
+        self._gram, self._curvature, self._coupled = gram, curvature, coupled
         n_targets = curvature.shape[1]
         alike = not coupled and bool((curvature == curvature[:, :1]).all())
         self._groups = [slice(0, n_targets)] if alike else [slice(t, t + 1) for t in range(n_targets)]
-        self._kept: list[WholePart | ReducedPart] | None = None
-        if len(self._groups) * (gram if root is None else root).nbytes <= MOST_FACTOR_BYTES:
+        self._kept: list[WholePart] | None = None
+        if len(self._groups) * gram.nbytes <= MOST_FACTOR_BYTES:
             self._kept = [self._part(group) for group in self._groups]
         self._coupling = self._factorized_sum() if coupled else None
         self._constants = self._inverse_of_constants() if intercept else None
@@ -209,15 +162,12 @@ class SharedSystem:
             products -= sums @ self._constants @ sums.T
         return (products + products.T) / 2
 
-    def _part(self, group: slice) -> WholePart | ReducedPart:
+    def _part(self, group: slice) -> WholePart:
         """Return ``E`` for the targets of a group with shared curvature."""
         check_deadline()
-        curvature = self._curvature[:, group.start]
-        if self._root is None:
-            return WholePart.of(self._gram, curvature)
-        return ReducedPart.of(self._root, curvature)
+        return WholePart.of(self._gram, self._curvature[:, group.start])
 
-    def _parts(self) -> Iterator[tuple[slice, WholePart | ReducedPart]]:
+    def _parts(self) -> Iterator[tuple[slice, WholePart]]:
         """Yield the parts, made anew every time where all take too much memory."""
         for position, group in enumerate(self._groups):
             yield group, self._kept[position] if self._kept is not None else self._part(group)
@@ -317,19 +267,6 @@ class NewtonSystem:
         if self._border is None:
             self._border = self._solve(np.ones((1, rights.shape[1])))[0]
         return x - np.outer(x.sum(axis=1) / self._border_sum, self._border)
-
-    def holding(self, x: Array, multiplier: float, held: Array, values: Array) -> tuple[Array, float]:
-        """Return a solution with some entries at given values, of the other equations alone, from that of all.
-
-        Forces in the equations of the entries hold them there.
-        """
-        units = np.zeros((held.size, x.size))
-        units[np.arange(held.size), held] = 1.0
-        moved = self.solve_each(units)
-        own = moved[:, held]
-        forces = np.linalg.solve((own + own.T) / 2, values - x[held])
-        shifts = 0.0 if self._border is None else forces @ (self._border[held] / self._border_sum)
-        return x + forces @ moved, multiplier + float(shifts)
 
     def _solve(self, rights: Array) -> Array:
         """Solve for right-hand sides in rows, with iterative refinement for large residuals."""

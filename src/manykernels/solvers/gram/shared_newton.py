@@ -11,7 +11,6 @@ factorized (`shared_systems`). Every step minimizes the quadratic model over the
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -35,7 +34,6 @@ from manykernels.solvers.gram.newton_system import (
     PROGRAM_GAP,
     SHORTENING,
     SharedSystem,
-    low_rank_root,
 )
 from manykernels.solvers.gram.set_weights import NodeWeights
 from manykernels.solvers.gram.start import best_scale
@@ -215,15 +213,9 @@ class FixedWeightFit:
                 self.problem.weight[:, None] * self.problem.loss.curvature(self.problem.y, self.scores()),
                 coupled=self.problem.loss.coupled,
                 intercept=self.problem.fit_intercept,
-                root=self._root,
             )
         taken, db = self.system.bordered(self.gram @ residual, (self.rho + residual).sum(axis=0))
         return residual - taken, db
-
-    @cached_property
-    def _root(self) -> Array | None:
-        """A root of ``gram``, for low rank and repeated factorizations."""
-        return None if self.problem.loss.linear_dual else low_rank_root(self.gram)
 
     def _dual_of_scores(self) -> Array:
         return -self.problem.weight[:, None] * self.problem.loss.derivative(self.problem.y, self.scores())

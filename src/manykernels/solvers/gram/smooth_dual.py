@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import LinAlgError
 
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
@@ -47,8 +46,6 @@ INSIDE = 0.98  # share of the distance to the end of the domain that a step may 
 SHORTEST = 1e-10
 ROUNDING = 1e-13  # relative increase of the objective that may be rounding
 MOST_HOLDS = 4  # systems solved for a direction; each holds the coefficients that the one before sent beyond their ends
-FEW_HELD = 0.1  # of the coefficients: up to here forces that hold them cost less than another factorization
-HELD_ROUNDING = 1e-9  # relative, of what is held
 FALL = 0.1  # of the barrier in a step
 LARGEST_RISE = 10.0  # of the barrier, when the problem has changed under it
 FINAL_BARRIER = 0.3  # of the gap that is wanted
@@ -147,14 +144,8 @@ class DualNewton:
         diagonal, shift = samples.linearize(target)
         right = shift + samples.scores() - kernels.scores()
         held, cut = np.zeros(right.size, dtype=bool), np.zeros_like(right)
-        whole: tuple[NewtonSystem, Array, float] | None = None
         for _ in range(MOST_HOLDS):
-            few = np.count_nonzero(held) <= FEW_HELD * held.size
-            found = None if whole is None or not few else self._holding(*whole, held, cut)
-            if found is None:
-                system, found = self._solve(hessian, diagonal, right, np.where(held, cut, 0.0), ~held)
-                whole = whole or (system, found, self._multiplier)
-            drho = found
+            drho = self._solve(hessian, diagonal, right, np.where(held, cut, 0.0), ~held)
             if not isinstance(samples, EntropicSamples):
                 break
             cut = np.clip(drho, -INSIDE * (samples.rho - samples.low), INSIDE * (samples.high - samples.rho))
@@ -169,19 +160,8 @@ class DualNewton:
             samples.set_score_changes(held, changes[held])
         kernels.set_direction(drho)
 
-    def _holding(self, system: NewtonSystem, drho: Array, multiplier: float, held: Array, cut: Array) -> Array | None:
-        """Return the direction with some coefficients held from that of the whole system; None if rounding is in it."""
-        try:
-            found, self._multiplier = system.holding(drho, multiplier, np.flatnonzero(held), cut[held])
-        except LinAlgError:
-            return None
-        missed = np.abs(found[held] - cut[held]).max()
-        return np.where(held, cut, found) if missed <= HELD_ROUNDING * np.abs(cut[held]).max() else None
-
-    def _solve(
-        self, hessian: Array, diagonal: Array, right: Array, drho: Array, free: Array
-    ) -> tuple[NewtonSystem, Array]:
-        """Return the system and the direction whose free part solves it, given the other part.
+    def _solve(self, hessian: Array, diagonal: Array, right: Array, drho: Array, free: Array) -> Array:
+        """Return the direction whose free part solves the system, given the other part.
 
         The sum is made exact by a second solution: flat directions cost digits of the first.
         """
@@ -195,7 +175,7 @@ class DualNewton:
             solved = solved + system.with_sum(missing - float(solved.sum()))
         drho = drho.copy()
         drho[free] = solved
-        return system, drho
+        return drho
 
     def _slope(self) -> float:
         """Return the slope of the Lagrangian: mending the sum of ``rho`` is no progress of the objective."""
