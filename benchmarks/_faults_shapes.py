@@ -78,6 +78,17 @@ for weight in (1e9, 1e15):
         "tests/solvers/factored/test_quadratic_formed_cones.py",
     ),
     Case(
+        "3.8", "one sample weight of 1e15 with the Huber, quantile and Poisson loss: status, what the message names",
+        """
+X = rng.normal(size=(120, 2)); y = X[:, 0] + 0.3 * rng.normal(size=120); w = np.ones(120); w[3] = 1e15
+for loss in ("huber", "quantile", "poisson"):
+    model = made(MKLRegressor, loss=loss, representation="factored", time_limit=20.0)
+    found = model.fit(X, np.round(np.exp(y)) if loss == "poisson" else y, sample_weight=w).solution_
+    print(found.status, "weights" if "sample weights" in found.message else "others", end="; ")
+""",
+        "tests/solvers/test_base_fallback.py",
+    ),
+    Case(
         "3.10", "a list of sparse kernels; ragged kernels of new rows",
         """
 from scipy.sparse import csr_array

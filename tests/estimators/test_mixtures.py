@@ -773,6 +773,15 @@ def test_a_finding_is_told_by_permuted_targets_and_what_is_useful_by_the_folds()
     assert [judged([0.1], p) for p in (0.05, 0.5, np.nan)] == ["a finding", "in doubt", "a finding"]
 
 
+def test_hazards_are_kept_by_half_an_error_or_a_permutation_test_at_20_percent() -> None:
+    constants, spread = np.zeros((5, 1)), np.array([-2, -1, 0, 1, 2])[:, None]
+    error = 1.5 * np.sqrt(10 / 4 / 5)
+    for size, p_value, useful in ((0.51, 0.9, True), (0.49, 0.9, False), (-9.0, 0.2, True), (-9.0, 0.21, False)):
+        evidence = Evidence(0.25, np.array([p_value]), ranks=True)
+        assert evidence.useful(spread + size * error, constants)[0] == useful
+        assert evidence.behind(spread + size * error, constants)[0] == (size < 0 and useful)
+
+
 def weak(seed: int, effect: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return forty rows with a weak effect, and new rows without noise."""
     rng = np.random.default_rng(seed)

@@ -32,7 +32,9 @@ X = RNG.uniform(-2, 2, size=(48, 2))
 Y = np.sin(2 * X[:, 1]) + 0.3 * RNG.normal(size=48)
 GROUPS = np.arange(48) % 4
 WEIGHT = 1.0 + np.arange(48) % 3
-pytestmark = pytest.mark.filterwarnings("ignore:The best strength", "ignore:No kernel was selected")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The best strength", "ignore:No kernel was selected", "ignore:The kernels are"
+)
 SETTINGS: dict[str, Any] = {"kernels": KernelBank.per_feature(widths=[1.0]), "penalty": "l1", "n_alphas": 4}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.support.low_rank import low_rank_problem
 
-from manykernels import Gaussian, KernelBank, Linear, MKLClassifier
+from manykernels import Gaussian, KernelBank, Linear, MKLClassifier, solve
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.solvers import SOLVERS, Status
 from manykernels.testing.solver import build_problem, certificate_in_numpy
@@ -43,6 +43,20 @@ def test_an_alternation_that_no_longer_gets_on_finds_what_certifies_its_weights(
     solution = SOLVERS["block_coordinate"](tol=1e-6).solve(build_problem(small))
     judged = certificate_in_numpy(small, solution.dual_coef, solution.kernel_weights, solution.intercept)
     assert judged.relative_gap <= 2e-6
+
+
+@pytest.mark.parametrize(("loss", "weight"), [("quantile", 1e12), ("poisson", 1e15)])
+def test_sample_weights_beyond_float64_are_the_reason(loss: str, weight: float) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    kernels = np.stack([np.exp(-np.abs(column[:, None] - column)) for column in X.T])
+    weights = np.ones(30)
+    weights[3] = weight
+    options = {"penalty": "l1", "strength": 0.5, "sample_weight": weights}
+    y = np.arange(30.0) % 7 if loss == "poisson" else X[:, 0]
+    with pytest.warns(ConvergenceWarning, match=r"sample weights differ by a factor of 1e\+1[25].*Lower the largest"):
+        assert solve(kernels, y, loss=loss, **options).status is not Status.CONVERGED
+    weights[3] = 1e6
+    assert solve(kernels, y, loss=loss, **options).status is Status.CONVERGED
 
 
 @pytest.mark.parametrize("representation", ["gram", "factored"])

@@ -568,7 +568,9 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     """Hazards of many kernels, with the strength of the penalty chosen by the partial likelihood of held-out folds.
 
     The grid of strengths starts at the smallest ``alpha`` under which no kernel is selected and falls geometrically.
-    It is tried in steps of three strengths down to where the score has fallen, then beside the best of these.
+    It is tried in steps of three strengths down to where the score has fallen, then beside the best of these. The model
+    without kernels is returned only if no strength is ahead of it by half a standard error of the folds and the target
+    is not related to the kernels either (p > 0.2 by permuted targets).
 
     Parameters
     ----------
@@ -591,8 +593,8 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         Folds of K-fold selection (5 by default, or one an event), with events in equal shares, or any splitter of
         scikit-learn, which gets the events (true or false) as y.
     scoring : str, callable or None, default=None
-        None is minus the loss of held-out rows an event, the logarithm of their partial likelihood: a proper score,
-        which the concordance is not.
+        None is the growth of the log partial likelihood when the held-out rows join the training rows, divided by the
+        number of held-out events: a proper score, which the concordance is not.
     search : Search, dict or None, default=None
         How the search goes: ``alpha_min_ratio`` and ``fold_tol``; see
         :class:`~manykernels.estimators.Search`.
@@ -627,6 +629,10 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     See Also
     --------
     MKLSurvival : The same at a given strength, and all other fitted attributes.
+
+    References
+    ----------
+    P. Verweij, H. van Houwelingen, "Cross-validation in survival analysis", Statistics in Medicine 12 (1993).
 
     Examples
     --------

@@ -33,7 +33,7 @@ from manykernels.estimators.selection.on_features import (
     scores_of,
     stands_as_features,
 )
-from manykernels.estimators.selection.scores import encoded_like, mean_losses
+from manykernels.estimators.selection.scores import ScoredRows, added_likelihood, encoded_like, mean_losses
 from manykernels.estimators.selection.splits import Split
 from manykernels.estimators.strength import default_fraction
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expanded, without_bar
@@ -119,8 +119,19 @@ class HeldOut:
     scorer: Callable[..., float] | None  # scorer(model, X, y), its metadata bound; None for the loss
     by_target: bool = True  # whether each target of a regression is scored for itself
 
-    def score(self, model: BaseMKL, losses: Sequence[Any], scores: Array, complete: Callable[[], BaseMKL]) -> Array:
-        """Return the scores of a model, (T,), from the decision values at the rows."""
+    def score(
+        self,
+        model: BaseMKL,
+        losses: Sequence[Any],
+        scores: Array,
+        complete: Callable[[], BaseMKL],
+        trained: Callable[[], ScoredRows] | None = None,
+    ) -> Array:
+        """Return the scores of a model, (T,), from the decision values at the rows, for times at training rows too."""
+        if self.scorer is None and losses[0].couples_samples and trained is not None:
+            weight = np.ones(len(self.target)) if self.weight is None else self.weight
+            held_out = ScoredRows(self.target, weight, scores[:, 0])
+            return np.array([added_likelihood(losses[0], trained(), held_out)])
         if self.scorer is None:
             found = -mean_losses(losses, encoded_like(model, self.target), scores, self.weight)
             single = hasattr(model, "classes_") or not self.by_target
@@ -333,7 +344,17 @@ class OpenedKernels:
             return self.model._predicting(nothing, self.intercepts, self.problems[0].loss)
 
         scores = np.tile(self.intercepts, (len(held_out.rows), 1))
-        return held_out.score(self.model, self._losses, scores, complete)
+        return held_out.score(self.model, self._losses, scores, complete, partial(self._trained, None))
+
+    def _trained(self, fit: Fit | None, expansion: Callable[[], tuple[Any, Fit]] | None = None) -> ScoredRows:
+        """Return the training rows of times with the scores of a fit, or without one with scores of zero."""
+        scores = np.zeros(len(self.samples.weight))
+        if fit is not None and expansion is not None and self.training.stack.has_factors:
+            scores = expansion()[0].scores(self.samples.rows)[:, 0]
+        elif fit is not None:
+            found = fit.solutions[0]
+            scores = fit.problems[0].model_parts(found.dual_coef, found.kernel_weights)[0]
+        return ScoredRows(self.model._target_of_fit, self.samples.weight, scores)  # type: ignore[attr-defined]
 
     def tried(
         self, family: Family, strength: float, held_out: HeldOut, start: Any, solved: Any
@@ -379,7 +400,7 @@ class OpenedKernels:
 
         n_active = float(np.mean([found.active.size for found in fit.solutions]))
         unfinished = any(found.status is not Status.CONVERGED for found in fit.solutions)
-        score = held_out.score(self.model, self._losses, scores, complete)
+        score = held_out.score(self.model, self._losses, scores, complete, partial(self._trained, fit, whole))
         return Candidate(family, strength, score[None], n_active, int(unfinished))
 
     def _prepared(self, held_out: HeldOut) -> PreparedRows[Any]:

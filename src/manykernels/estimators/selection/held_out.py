@@ -39,7 +39,14 @@ class Recording(HeldOut):
 
     said: list[tuple[Array, Any]] = field(default_factory=list)  # scores (n, K), and the model
 
-    def score(self, model: BaseMKL, losses: Sequence[Any], scores: Array, complete: Callable[[], BaseMKL]) -> Array:
+    def score(
+        self,
+        model: BaseMKL,
+        losses: Sequence[Any],
+        scores: Array,
+        complete: Callable[[], BaseMKL],
+        trained: Callable[[], Any] | None = None,
+    ) -> Array:
         """Record scores and model, without the caches of the functions."""
         self.said.append((scores, complete()))
         self.said[-1][1]._expansion.let_go()

@@ -50,7 +50,7 @@ class LearnsChoice(KeepsHeldOut):
         candidates = found or grid.unscored()
         if found:
             self._check_scores(found)
-            self.best_index_ = first_best(found)
+            self.best_index_ = self._best_of_grid(found, keeps=self.alphas is None and bool(evidence.related.all()))
         else:  # on a grid of its own, the strength nearest to the default
             nearest = np.abs(np.log(grid.alphas[0] / (default_fraction(len(samples.weight)) * grid.alphas[0][0])))
             self.best_index_ = 0 if self.alphas is not None else int(nearest.argmin())
@@ -68,6 +68,13 @@ class LearnsChoice(KeepsHeldOut):
         advice = "raise max_iter, loosen tol or fold_tol, or leave out the smallest strengths"
         self._warn_of_unfinished(candidates, f"of tol={self._fold_tol:g}: {advice}")
         return candidates
+
+    @staticmethod
+    def _best_of_grid(found: list[Candidate], *, keeps: bool) -> int:
+        """Return the position of the best strength, or if it ``keeps`` kernels of the best one below an empty model."""
+        firsts = {of_family(found, candidate.family)[0] for candidate in found} if keeps else set()
+        kept = [at for at, own in enumerate(found) if keeps and own.n_active > 0 and at not in firsts]
+        return kept[first_best([found[at] for at in kept])] if kept else first_best(found)
 
     def _choose_mixtures(
         self,
@@ -181,7 +188,13 @@ class LearnsChoice(KeepsHeldOut):
             return
         if self.alphas is not None:
             evidence = replace(evidence, p_values=np.array([self._noise_p_value if exchanges else np.nan]))
-        if self._against_constant(evidence.useful, candidates, folds).all():
+        if self.alphas is None and self._against_constant(evidence.behind, candidates, folds).any():
+            warn(
+                f"The kernels are related to y (p = {evidence.p_values.min():.2g} by targets in random order), but do "
+                f"not predict held-out rows better than a constant in {counted(self.n_folds_, 'fold')}. They are kept "
+                "to rank samples; which kernels these are is no finding.",
+            )
+        elif self._against_constant(evidence.useful, candidates, folds).all():
             self._warn_of_doubt(self._against_constant(evidence.doubtful, candidates, folds), evidence)
         else:
             warn(

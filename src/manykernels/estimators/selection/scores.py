@@ -1,14 +1,14 @@
-"""Value of held-out scores by the minimized loss: the mean, or the mean of calibrated curves through margins."""
+"""Scores of held-out rows by the minimized loss: the mean, the mean of calibrated curves, or the added likelihood."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
 
-from manykernels.objective.losses import survival_target
+from manykernels.objective.losses import CoxPartial, survival_target
 from manykernels.objective.losses.survival import FIELDS
 from manykernels.validation.arrays import Array
 
@@ -21,6 +21,14 @@ LOGISTIC_STEPS, LOGISTIC_TOL = 50, 1e-10  # Newton steps at most, and the relati
 SQUARED = 2.0  # squared errors are told as they are; the loss that is minimized is half of them
 
 
+class ScoredRows(NamedTuple):
+    """Times, weights and scores of some rows."""
+
+    target: Array  # (n,) structured, as `survival_array` returns it
+    weight: Array  # (n,) float64
+    scores: Array  # (n,) float64
+
+
 def encoded_like(model: BaseMKL, target: Array) -> Array:
     """Return targets in the form of the losses, by column: signs of the classes, numbers, or times."""
     classes = getattr(model, "classes_", None)
@@ -31,13 +39,26 @@ def encoded_like(model: BaseMKL, target: Array) -> Array:
     return target.reshape(len(target), -1)
 
 
+def added_likelihood(loss: CoxPartial, training: ScoredRows, held_out: ScoredRows) -> float:
+    """Return the growth of the log partial likelihood when held-out rows join the training rows, an added event.
+
+    The risk sets of all rows tell more than those of the held-out rows alone, which are small; NaN without an event.
+
+    Source: P. Verweij, H. van Houwelingen, "Cross-validation in survival analysis", Statistics in Medicine 12 (1993).
+    """
+    target = np.concatenate([training.target, held_out.target])
+    encoded, n = survival_target(*(target[name] for name in FIELDS.names or ())), len(training.target)
+    events = float(held_out.weight @ held_out.target["event"])
+    if not events > 0:
+        return np.nan
+    weight, scores = (np.concatenate(pair) for pair in zip(training[1:], held_out[1:], strict=True))
+    before = loss.bind(encoded[:n], training.weight).value(training.scores)
+    return float(before - loss.bind(encoded, weight).value(scores)) / events
+
+
 def mean_losses(losses: Sequence[Any], targets: Array, scores: Array, weight: Array | None) -> Array:
-    """Return the mean loss by problem: of samples, or of a partial likelihood the loss an event."""
+    """Return the mean loss of samples by problem."""
     weights = np.ones(len(targets)) if weight is None else weight
-    if losses[0].couples_samples:
-        events = float(weights @ (targets[:, 0] > 0))
-        value = losses[0].bind(targets[:, 0], weights).value(scores[:, 0]) if events else np.nan
-        return np.array([value / events if events else np.nan])
     if losses[0].name in MARGINS:
         return np.array([calibrated_loss(y, z, weights) for y, z in zip(targets.T, scores.T, strict=True)])
     if len(losses) < targets.shape[1]:  # one problem for all columns

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 # Splitters that hold any samples out.
 EXCHANGING = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, ShuffleSplit, StratifiedShuffleSplit)
 EXCHANGING_GROUPS = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut, StratifiedGroupKFold)
+RELATED = 0.2  # p-value up to which hazards keep kernels: as many tables with a weak signal have it as without one
 USEFUL = HALF_ERROR  # by which a model is kept where targets cannot be permuted; benchmarks/evidence.py --constant
 
 
@@ -106,15 +107,23 @@ class Evidence:
     held_out_share: float  # held-out rows over training rows
     # (T,): shares of permuted targets that are as strongly related to the kernels as each target; NaN if not known
     p_values: Array
+    ranks: bool = False  # whether models rank samples, which a constant does not: half a standard error is enough
 
     @classmethod
-    def of(cls, splits: Sequence[tuple[Array, Array]], levels: Sequence[NoiseLevel] | None, n_scores: int) -> Evidence:
+    def of(
+        cls,
+        splits: Sequence[tuple[Array, Array]],
+        levels: Sequence[NoiseLevel] | None,
+        n_scores: int,
+        *,
+        ranks: bool = False,
+    ) -> Evidence:
         """Return the evidence of the splits, with noise levels per score or for all problems together."""
         together = levels is not None and len(levels) != n_scores
         parts = [levels] if together or levels is None else [[level] for level in levels]
         p_values = np.array([np.nan if part is None else p_value(part) for part in parts])
         share = float(np.mean([len(test) / len(train) for train, test in splits]))
-        return cls(share, np.broadcast_to(p_values, n_scores))
+        return cls(share, np.broadcast_to(p_values, n_scores), ranks)
 
     def useful(self, scores: Array, constants: Array) -> Array:
         """Whether to predict with a model of the scores (n_folds, T) rather than with the best constants, (T,).
@@ -122,11 +131,22 @@ class Evidence:
         The model must be ahead in the mean and pass one of two tests at 5 %: a permutation test, by which the target is
         more strongly related to the kernels than 95 % of permuted ones, or a paired t-test of the scores over the
         folds. Where targets cannot be permuted, half a standard error will do, as what wins by luck is not ahead by as
-        much on average. One fold tells no error.
+        much on average; and for hazards, of which few events pass no test. These are kept as well where the permutation
+        test passes at 20 %. One fold tells no error.
         """
         quantile = stdtrit(len(scores) - 1, 1.0 - SIGNIFICANT) if len(scores) > 1 else 0.0
+        quantile = min(quantile, USEFUL) if self.ranks else quantile
         needed = np.where(self.p_values <= SIGNIFICANT, 0.0, quantile)
-        return self._ahead(scores, constants, np.where(np.isnan(self.p_values), USEFUL, needed))
+        return self.related | self._ahead(scores, constants, np.where(np.isnan(self.p_values), USEFUL, needed))
+
+    @property
+    def related(self) -> Array:
+        """Whether models that rank samples are to be kept by the permutation test alone, (T,)."""
+        return self.ranks & (self.p_values <= RELATED)
+
+    def behind(self, scores: Array, constants: Array) -> Array:
+        """Whether a model is kept by the permutation test alone, no better than the best constants, (T,)."""
+        return self.related & (scores.mean(axis=0) <= constants.mean(axis=0))
 
     def doubtful(self, scores: Array, constants: Array) -> Array:
         """Whether what is useful may all the same be luck, and no finding, (T,).
