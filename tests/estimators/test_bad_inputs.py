@@ -317,7 +317,7 @@ CASES = [
     Case("max_iter=0", lambda: regress(resources={"max_iter": 0}), "max_iter must be an integer of at least 1"),
     Case(
         "an unknown parameter of a solver",
-        lambda: solve(GRAMS, TARGET, loss="squared", penalty="l1", strength=1.0, tolerance=1e-3),
+        lambda: solve(GRAMS, TARGET, loss="squared", penalty="l1", alpha=1.0, tolerance=1e-3),
         "has no parameter 'tolerance'. It has: tol",
     ),
     Case("no strength", lambda: solve(GRAMS, TARGET, loss="squared", penalty="l1"), "needs a strength"),
