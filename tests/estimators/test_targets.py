@@ -82,9 +82,9 @@ def test_targets_of_held_out_rows_change_nothing_in_their_fold(monkeypatch):
     folds: list[TargetFold] = []
 
     class Noted(TargetFold):
-        def __post_init__(self, *given):
-            super().__post_init__(*given)
-            folds.append(self)
+        def of_targets(self, targets):
+            folds.append(super().of_targets(targets))
+            return folds[-1]
 
     monkeypatch.setattr(search, "TargetFold", Noted)
     groups = np.repeat(np.arange(12), N // 12)  # blocks of rows, as runs of a scanner
@@ -93,11 +93,40 @@ def test_targets_of_held_out_rows_change_nothing_in_their_fold(monkeypatch):
     test = np.setdiff1d(np.arange(N), train)
     changed[test] = changed[test][::-1]
     models = [MKLRegressorCV(BANK, cv=GroupKFold(4)).fit(X[TRAIN], y, groups=groups) for y in (Y[TRAIN], changed)]
-    first, other = folds[0], folds[4]
+    first, other = folds[0], folds[len(folds) // 2]
     np.testing.assert_array_equal(first.inside, other.inside)
     np.testing.assert_array_equal(first.largest, other.largest)
     np.testing.assert_array_equal(first.intercepts, other.intercepts)
     assert not np.allclose(models[0].cv_predictions_, models[1].cv_predictions_)
+
+
+def test_targets_that_are_searched_in_parts_are_those_that_are_searched_together(searched, monkeypatch):
+    monkeypatch.setattr(search, "SEARCHED_BYTES", 1)
+    monkeypatch.setattr(search, "CHUNK", 5)
+    parts = MKLRegressorCV(BANK, cv=KFold(4)).fit(X[TRAIN], Y[TRAIN])
+    np.testing.assert_array_equal(parts.mixing_, searched.mixing_)
+    np.testing.assert_allclose(parts.alpha_, searched.alpha_)
+    np.testing.assert_allclose(parts.predict(X[TEST]), searched.predict(X[TEST]), atol=0.02)
+    np.testing.assert_allclose(parts.cv_predictions_, searched.cv_predictions_, atol=0.1)
+    np.testing.assert_allclose(parts.best_score_, searched.best_score_, rtol=1e-3)
+
+
+def test_targets_in_a_memory_map_stay_in_single_precision(searched, tmp_path):
+    np.save(tmp_path / "targets.npy", Y[TRAIN].astype(np.float32))
+    given = np.load(tmp_path / "targets.npy", mmap_mode="r")
+    model = MKLRegressorCV(BANK, cv=KFold(4)).fit(X[TRAIN], given)
+    assert model.dual_coef_.dtype == model.cv_predictions_.dtype == model.predict(X[TEST]).dtype == np.float32
+    assert model.dual_gap_ <= model.tol
+    np.testing.assert_allclose(model.predict(X[TEST]), searched.predict(X[TEST]), atol=0.02 * np.abs(Y).max())
+    problem = [K.sum() for K in (model.solution_[0].dual_coef, model.solution_[1].dual_coef)]
+    np.testing.assert_allclose(problem, 0.0, atol=1e-3 * np.abs(model.dual_coef_).max())
+    save_model(model, tmp_path / "single.zip")
+    np.testing.assert_array_equal(load_model(tmp_path / "single.zip").predict(X[TEST]), model.predict(X[TEST]))
+
+
+def test_coefficients_of_many_targets_are_held_once():
+    model = MKLRegressor(BANK, alpha=0.05).fit(X[TRAIN], Y[TRAIN])
+    assert all(np.shares_memory(found.dual_coef, model.dual_coef_) for found in model.solution_)
 
 
 def test_a_target_that_is_noise_has_no_kernels():

@@ -38,6 +38,7 @@ FEWEST_ROWS, FREE = 100, 1e-6  # of these that decide at least; sum of a target 
 SMOOTHED = 0.01  # strength at which the sum of kernels is fitted, over its trace; benchmarks/evidence.py --constant
 FEW_ROWS, ABOUT = 100, 1e-6  # rows of two targets, which tell most of them apart, and how alike they are otherwise
 MOST_COMPARED = 64  # targets of which each is compared with the others: of many, few are multiples of one another
+TARGETS_AT_ONCE = 512  # of which dual coefficients are held
 ORDERS_AT_ONCE = 20  # that are drawn together
 MORE_AT_ONCE = 40  # orders, while these leave doubt
 COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
@@ -245,6 +246,16 @@ def noise_levels(
     A single pass over the kernels for all, or for as many as fit; with ``until_told`` by no more orders than it takes
     to tell that there is more than noise.
     """
+    if len(problems) > TARGETS_AT_ONCE and n_permutations is None and not until_told:
+        stack, entries = problems[0].stack, sum(problem.y.size for problem in problems)
+        wanted, found = permutations_for(entries, stack.quad_cost * entries / problems[0].n_samples), []
+        for start in range(0, len(problems), TARGETS_AT_ONCE):
+            some = problems[start : start + TARGETS_AT_ONCE]
+            own = replace(PermutedTargets.of(some, seed, strata, groups), wanted=wanted)
+            found += own.more(own.levels(some, wanted), stack)
+            for problem in some:
+                problem.forget_empty()
+        return found
     permuted = PermutedTargets.of(problems, seed, strata, groups)
     levels = permuted.levels(problems, n_permutations or (N_PERMUTATIONS if until_told else permuted.wanted))
     if n_permutations is not None:

@@ -37,6 +37,7 @@ from manykernels.validation.arrays import Array, check_columns, check_vector
 from manykernels.validation.parameters import WithoutCaches
 
 CHUNK_ENTRIES = 8 * 2**20  # float64 values held at once while predicting
+TARGETS_AT_ONCE = 4096  # whose coefficients are copied while predicting
 FEW_ROWS = 8  # that are predicted kernel by kernel: what all kernels share takes longer to prepare
 MODERATE = 1e100  # values whose squares and sums are far from overflow
 
@@ -64,7 +65,8 @@ class Expansion(WithoutCaches):
         active, support = np.flatnonzero(weights.any(axis=0)), np.flatnonzero(coefficients.any(axis=0))
         kept = bank.take(active if active.size else [0])
         rows = kept.narrow(prepared).take(support).detach()
-        return cls(kept, active, len(bank), weights[:, active], rows, coefficients[:, support])
+        own = coefficients if len(support) == coefficients.shape[1] else coefficients[:, support]
+        return cls(kept, active, len(bank), weights[:, active], rows, own)
 
     @property
     def of_samples(self) -> bool:
@@ -219,7 +221,12 @@ def cross_scores(
     """Return the functions of models at new rows, (n, K): weights (K, m), or (1, m) of all, and coefficients (K, N)."""
     if len(weights) == 1:
         return cross_apply(bank, new, support, weights[0], coefficients.T)
-    return np.concatenate([values.sum(axis=0) for _, values in _chunks(bank, new, support, weights, coefficients)])
+    scores = np.empty((new.n_samples, len(coefficients)), dtype=coefficients.dtype)
+    for first in range(0, len(coefficients), TARGETS_AT_ONCE):
+        some = slice(first, first + TARGETS_AT_ONCE)
+        for at, values in _chunks(bank, new, support, weights[some], coefficients[some]):
+            scores[at, some] = values.sum(axis=0)
+    return scores
 
 
 def _chunks(

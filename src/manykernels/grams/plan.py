@@ -439,6 +439,7 @@ def plan_kernels(
     refusal: str | None = None,
     repeats: Callable[[], Repeats] = tuple,
     coupled: bool = False,
+    batched: bool = False,
 ) -> MemoryPlan:
     """Choose between Gram matrices and factors, and say why; see :func:`plan_stack` for the kind of matrices.
 
@@ -485,6 +486,8 @@ def plan_kernels(
         Returns those of :func:`plan_stack`; asked only where matrices may be taken.
     coupled : bool
         Whether the loss couples samples.
+    batched : bool
+        Whether matrices are read once for all targets.
 
     Returns
     -------
@@ -510,7 +513,8 @@ def plan_kernels(
     if representation == FACTORED and refusal is not None:
         raise IncompatibleError(f"representation='factored' cannot be had: {refusal}. Or take representation='gram'.")
     memory_budget = memory_bytes(memory_budget)
-    sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_targets}
+    n_read = 1 if batched else n_targets
+    sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_read}
     of_factors = n_columns, landmarks, n_landmark, n_targets, rank, shared, features, kinked
     spared = _spared(averages, kinked, n_samples, n_columns, rank, n_landmark, several=bool(landmarks or n_targets > 1))
     factors_s = factored_seconds(n_kernels, n_samples, *of_factors)

@@ -268,15 +268,17 @@ def open_training(
     fit_intercept: bool = True,
     kinked: bool = False,
     coupled: bool = False,
+    batched: bool = False,
     kind: str = "auto",
     rounded: bool = False,
 ) -> Training:
     """Fit the bank on training rows and build the stack that fits the memory budget: Gram matrices, or factors.
 
     ``shared`` says whether several targets are fitted together, ``refusal()`` why the rest of the problem cannot do
-    with factors, if so, ``kinked`` whether the loss has a kink, ``coupled`` whether it couples samples; ``kind`` how
-    matrices are held: "lazy" for a search, which reads averages of all. ``rounded`` says whether parts of kernels that
-    come as matrices may be copied in single precision, and features of landmarks be kept in it.
+    with factors, if so, ``kinked`` whether its loss has a kink, ``coupled`` whether it couples samples, ``batched``
+    whether matrices are read once for all targets; ``kind`` how matrices are held: "lazy" for a search, which reads
+    averages of all of them. ``rounded`` says whether parts of
+    kernels that come as matrices may be copied in single precision, and features of landmarks be kept in it.
     """
     budget = memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
@@ -286,7 +288,7 @@ def open_training(
     if representation != GRAM or keeps_shapes(given):
         asked: dict[str, Any] = {"representation": representation, "memory_budget": memory_budget, "shared": shared}
         asked |= {"n_targets": n_targets, "refusal": refusal, "fit_intercept": fit_intercept}
-        plan = plan_for(given, X, averages=kind == LAZY, kinked=kinked, coupled=coupled, **asked)
+        plan = plan_for(given, X, averages=kind == LAZY, kinked=kinked, coupled=coupled, batched=batched, **asked)
         if plan is not None and plan.kind == FACTORED and isinstance(given, KernelBank):
             fitted, factors = fit_factors(given, X, fit_intercept=fit_intercept, rounded=rounded)
             factors.spare_bytes = plan.spare_bytes // max(n_targets, 1)
@@ -352,6 +354,7 @@ def plan_for(
     averages: bool = False,
     coupled: bool = False,
     kinked: bool = False,
+    batched: bool = False,
 ) -> MemoryPlan | None:
     """Return the storage plan of the kernels of a bank on the rows, with the reason; None for matrices."""
     bank = as_bank(kernels, X)
@@ -369,7 +372,8 @@ def plan_for(
         return None  # fitting the bank says what is wrong with the columns
     quick, repeats = None, cache(partial(repeats_of, bank, expanded, table))
     if representation == "auto":
-        quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget, repeats, coupled, kinked)
+        n_read = 1 if batched else n_targets
+        quick = quick_matrices(len(expanded), len(table), n_read, shared, memory_budget, repeats, coupled, kinked)
     kinds = bank_kinds(bank, table)
     objects = not quick and any(isinstance(kind.spec, ObjectKernel) for kind in kinds)
     features, object_bytes = object_sizes(expanded, table) if objects else (0.0, 0)
@@ -386,6 +390,7 @@ def plan_for(
         shared=shared,
         averages=averages,
         kinked=kinked,
+        batched=batched,
         refusal=(SPARSE if table.is_sparse else refusal()) or refusal_of_bank(bank, fit_intercept=fit_intercept),
         repeats=repeats,
         coupled=coupled,

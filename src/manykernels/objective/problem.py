@@ -27,6 +27,7 @@ CLOSE_ENOUGH = 1e-9  # relative gap beyond which no better dual point is looked 
 # cached, of those kernels
 OF_UNPENALIZED = "unpenalized", "certified_bound", "empty_coefficients", "_quads_at_empty", "_norms_at_empty"
 OF_KERNELS = "n_kernels", "penalties", "entry_roots", "_free_factors", *OF_UNPENALIZED  # cached, of all of them
+OF_TARGET = "bound", "loss_at_zero", "tiny", "best_constant", "_zero_model", *OF_UNPENALIZED  # cached, of a target
 SMALLEST_LOSS = 1e-300  # the squares in smaller ones lose digits to underflow
 
 
@@ -284,6 +285,23 @@ class Problem:
         """Ends of the box of ``rho``, of a sum over samples."""
         return cast("SampleSum", self.bound).box
 
+    def with_target(self, y: Array) -> Problem:
+        """Return the problem of another target: nothing is checked again, and ``y`` is not copied.
+
+        Parameters
+        ----------
+        y : ndarray of shape (N,)
+            Finite; in single precision it is read as it is.
+        """
+        problem = copy.copy(self)
+        problem._forget(OF_TARGET)
+        problem._set("y", y)
+        return problem
+
+    def forget_empty(self) -> None:
+        """Drop the dual coefficients of the model without kernels, which are as long as the target."""
+        self._forget(("_zero_model", "empty_coefficients"))
+
     def over(self, twin: GramStack) -> Problem:
         """Return the problem on a twin of the stack, with the same kernels, without new checks."""
         problem = copy.copy(self)
@@ -317,7 +335,7 @@ class Problem:
         -------
         ndarray of the shape of y
         """
-        return np.full_like(self.y, b)
+        return np.full_like(self.y, b, dtype=np.float64)
 
     @cached_property
     def best_constant(self) -> Any:

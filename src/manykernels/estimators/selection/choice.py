@@ -150,7 +150,8 @@ class CrossValidated(LearnsChoice):
         with limited(self._resources.time_limit, whole().seconds(len(samples.weight)) if searches else 0.0) as end:
             split = partial(self._splits, cv)
             splits = weighed_splits(given.dealt(cv, split, target, self._groups_of(rows, groups)), weight)
-            held_out = self._held_out(rows, target, scoring_weight, splits, scored, by_target=searches)
+            scored_target = target[:, :1] if batch else target
+            held_out = self._held_out(rows, scored_target, scoring_weight, splits, scored, by_target=searches)
             own_kernels = partial(self._fold_kernels, (rows, target, weight), opened, form)
             as_bank(self.kernels, rows).check(rows)
             if tried is None:
@@ -198,15 +199,15 @@ class CrossValidated(LearnsChoice):
         """Choose strength and mixing of every of many targets, and learn all on all rows."""
 
         def opened(train: Array) -> tuple[Any, Problem, Array]:
-            """Return kernels of the training rows of a fold, the problem of the first target, and all targets."""
-            rows, y, weight = part_of(given.rows, train, by_columns=False), given.y[train], given.weight[train]
+            """Return kernels of the training rows of a fold, the problem of the first target, and these rows."""
+            rows, y, weight = part_of(given.rows, train, by_columns=False), given.y[train, :1], given.weight[train]
             model = self._at_given_strength(rows).set_params(resources__representation=GRAM)
             own = model._encoded(Samples.of(rows, y, weight))
-            training, (problem,) = model._open(own.with_targets(own.y[:, :1]), loss, penalty, kind=LAZY)
-            return training, problem, own.y.T
+            training, (problem,) = model._open(own, loss, penalty, kind=LAZY)
+            return training, problem, train[own.kept]
 
         with blas_threads(len(samples.weight), self._resources.n_jobs):
-            search = search_targets(self, whole, opened, [train for train, _ in splits], held_out)
+            search = search_targets(self, whole, opened, splits, held_out)
         found = search.found
         self.n_folds_ = len(search.folds) if found else 0
         levels = self._levels_of_noise(whole.problems, samples) if found else []
@@ -459,6 +460,7 @@ class CrossValidated(LearnsChoice):
         """Return the plain estimator with the parameters, and the known columns."""
         model = self._plain_estimator()
         model.kernels = self._projected if projected else self._decided
+        model._of_fold = True
         model.n_features_in_ = len(rows) if self._takes_kernels else self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_
@@ -502,4 +504,4 @@ class CrossValidated(LearnsChoice):
         return groups
 
     def _splits(self, cv: Any, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
-        return iter(splits_of(cv, y, groups, classifier=self._task == "classification"))
+        return iter(splits_of(cv, y, groups, classifier=self._task == "classification" and y.ndim == 1))

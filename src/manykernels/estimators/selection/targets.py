@@ -7,6 +7,7 @@ that selections predict at least as well as averages.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -28,17 +29,18 @@ from manykernels.estimators.selection.mixtures import (
 from manykernels.estimators.selection.search import BEYOND
 from manykernels.estimators.selection.strengths import Grid, StopReason
 from manykernels.estimators.strength import default_fraction
-from manykernels.estimators.supervised.samples import numeric_targets
 from manykernels.grams import cross_combine
 from manykernels.solvers.fold import Candidate
-from manykernels.solvers.gram.many_targets import KernelFeatures, fit_targets, takes_batch
+from manykernels.solvers.gram.many_targets import CHUNK, KernelFeatures, fit_targets, takes_batch
 from manykernels.solvers.run import check_deadline
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
+    from manykernels.estimators.selection.splits import Split
     from manykernels.grams.training import Training
     from manykernels.objective.problem import Problem
 
+SEARCHED_BYTES = 2**26  # of targets that are searched together
 COARSE_RANK_TOL = 1e-7  # of the features of folds, whose models have a relative gap of a hundredth
 STRIDE = 2  # steps of the grid between strengths that are tried
 WORSE = 2  # strengths in a row without a better score that end the walk of a target
@@ -87,37 +89,46 @@ class TargetFold:
     """A fold: features of kernels learned on the training rows, and of held-out rows."""
 
     training: InitVar[Training]
-    problem: InitVar[Problem]  # of the first target
-    targets: InitVar[Array]  # (T, n): of the training rows
+    problem: Problem  # of the first target
     held_out: InitVar[HeldOut]
+    train: Array  # (n,) int: positions of the training rows among all
+    test: Array  # (n_test,) int
     tol: float
 
-    def __post_init__(self, training: Training, problem: Problem, targets: Array, held_out: HeldOut) -> None:
-        first = problem.penalties**-2.0
+    def __post_init__(self, training: Training, held_out: HeldOut) -> None:
+        problem, first = self.problem, self.problem.penalties**-2.0
         bank, rows = training.bank, training.prepared
         held = bank.prepare(held_out.rows)
         self.features: KernelFeatures = cast("Any", KernelFeatures.of(problem, rank_tol=COARSE_RANK_TOL))
         self.summed: KernelFeatures = cast("Any", KernelFeatures.of(problem, rank_tol=COARSE_RANK_TOL, summed=True))
-        single = np.diag(first)
         crosses = [
             cross_combine(bank, held, rows, weights)[:, at]
-            for weights, at in zip(single, self.features.pivots, strict=True)
+            for weights, at in zip(np.diag(first), self.features.pivots, strict=True)
         ]
         self.new_rows = [self.features.of_new_rows(m, cross) for m, cross in enumerate(crosses)]
         self.new_summed = [self.summed.of_new_rows(0, cross_combine(bank, held, rows, first)[:, self.summed.pivots[0]])]
-        share = problem.weight / problem.weight.sum()
-        self.intercepts = targets @ share * problem.fit_intercept
-        self.inside, self.rest = self.features.coordinates(targets)
-        self.inside_summed, self.rest_summed = self.summed.coordinates(targets)
-        self.loss = 0.5 * (np.einsum("ti,ti->t", self.inside, self.inside) + self.rest)
-        norms = [np.linalg.norm(self.inside[:, : len(own)] @ own, axis=1) for own in self.features.factors]
-        self.largest, self.total = (
-            np.max(norms, axis=0),
-            np.square(norms).sum(axis=0) / (2.0 * np.maximum(self.loss, 1e-300)),
-        )
-        self.y = numeric_targets(held_out.target).reshape(len(held_out.target), -1).T
-        weight = np.ones(self.y.shape[1]) if held_out.weight is None else held_out.weight
+        weight = np.ones(len(self.test)) if held_out.weight is None else held_out.weight
         self.share = weight / weight.sum()
+
+    @property
+    def target_nbytes(self) -> int:
+        """Bytes that a target takes while it is searched."""
+        sizes = [min(own.size, len(self.train)) + 3 * own.size for own in (self.features, self.summed)]
+        return 8 * (sum(sizes) + len(self.train) + 3 * len(self.test))
+
+    def of_targets(self, targets: Array) -> TargetFold:
+        """Return the fold with some targets (t, N) of all rows."""
+        fold, problem = copy.copy(self), self.problem
+        own = targets[:, self.train].astype(np.float64)
+        fold.y = targets[:, self.test].astype(np.float64)
+        fold.intercepts = own @ (problem.weight / problem.weight.sum()) * problem.fit_intercept
+        fold.inside, fold.rest = self.features.coordinates(own)
+        fold.inside_summed, fold.rest_summed = self.summed.coordinates(own)
+        fold.loss = 0.5 * (np.einsum("ti,ti->t", fold.inside, fold.inside) + fold.rest)
+        norms = [np.linalg.norm(fold.inside[:, : len(each)] @ each, axis=1) for each in self.features.factors]
+        fold.largest = np.max(norms, axis=0)
+        fold.total = np.square(norms).sum(axis=0) / (2.0 * np.maximum(fold.loss, 1e-300))
+        return fold
 
     def scores(self, predicted: Array, targets: Array) -> Array:
         """Return minus the mean squared errors of held-out rows, (t,)."""
@@ -178,86 +189,129 @@ def searches_in_batch(search: Any, whole: OpenedKernels) -> bool:
 
 @dataclass(eq=False)
 class TargetSearch:
-    """A search over mixtures and strengths for every target."""
+    """A search over mixtures and strengths for every target, some targets at a time."""
 
     mixtures: list[TargetMixture]
     grids: list[Grid]
+    targets: Array  # (T, N)
+    room: int  # bytes that targets may take at a time
     folds: list[TargetFold] = field(default_factory=list)
     found: list[Candidate] = field(default_factory=list)
     ending: StopReason = field(default_factory=StopReason)
 
-    @property
-    def n_targets(self) -> int:
-        """Number of targets."""
-        return len(self.folds[0].y)
+    def parts(self) -> Iterator[slice]:
+        """Yield targets that are searched together."""
+        step = max(self.room // sum(fold.target_nbytes for fold in self.folds), CHUNK)
+        for first in range(0, len(self.targets), step):
+            yield slice(first, min(first + step, len(self.targets)))
 
     def search(self) -> None:
-        """Find candidates, with scores (n_folds, T), the empty model first; targets keep the scores of their last."""
-        nothing = replace(self.mixtures[-1], label=NO_KERNELS, mixing=1.0, doubt=EMPTY)
-        found = self.found
-        found.append(Candidate(nothing, BEYOND, np.array([fold.constants() for fold in self.folds]), 0.0, 0))
-        best: dict[float, Array] = {}
-        for mixture, grid in zip(self.mixtures, self.grids, strict=True):
-            alive = np.ones(self.n_targets, dtype=bool)
-            if 0.0 in best and 1.0 in best and 0.0 < mixture.mixing < 1.0:
-                alive = best[1.0] >= best[0.0]
+        """Find candidates, with scores (n_folds, T), the empty model first; targets keep the scores of their last.
+
+        Targets that are not searched in time have the mean scores of the others.
+        """
+        constants = self._no_scores()
+        known = [
+            _Walked(mixture, grid, self._no_scores()) for mixture, grid in zip(self.mixtures, self.grids, strict=True)
+        ]
+        for part in self.parts():
             with self.ending.noted():
-                for candidate in self._walk(mixture, grid, np.flatnonzero(alive), found[1:]):
-                    found.append(candidate)
-            own = [each.scores.mean(axis=0) for each in found if each.family is mixture]
-            if not own or self.ending.status is not None:
+                folds = [fold.of_targets(self.targets[part]) for fold in self.folds]
+                self._search_part(folds, part, known)
+                constants[:, part] = [fold.constants() for fold in folds]
+            if self.ending.status is not None:
                 break
-            best[mixture.mixing] = np.max(own, axis=0)
+        nothing = replace(self.mixtures[-1], label=NO_KERNELS, mixing=1.0, doubt=EMPTY)
+        tried = np.isfinite(constants[0])
+        if tried.any():
+            constants[:, ~tried] = constants[:, tried].mean(axis=1, keepdims=True)
+            self.found = [Candidate(nothing, BEYOND, constants, 0.0, 0)]
+            self.found += [candidate for walked in known for candidate in walked.candidates()]
 
-    def _walk(
-        self, mixture: TargetMixture, grid: Grid, alive: Array, known: Sequence[Candidate]
-    ) -> Iterator[Candidate]:
-        """Yield strengths of a mixture down to the last gaining target; finished targets keep their last scores."""
-        scores = np.full((len(self.folds), self.n_targets), -np.inf)
-        others = [own.scores for own in known if own.family.mixing > mixture.mixing]
-        if others:  # scores that are never ahead, for targets that are not tried
-            scores = np.min(others, axis=0)
-        best, since = np.full(self.n_targets, -np.inf), np.zeros(self.n_targets, dtype=int)
-        starts: list[Array | None] = [None] * len(self.folds)
-        stride = 1 if mixture.averages else STRIDE  # averages have a closed form
-        number = 0 if mixture.averages else stride
-        while alive.size and number <= grid.last:
-            fraction, active = grid.fraction(number), 0
-            scores = scores.copy()
-            for at, fold in enumerate(self.folds):
-                check_deadline()
-                parts, starts[at], count = fold.fit(
-                    mixture.mixing, fraction, alive, (mixture.linear, mixture.squared), starts[at]
-                )
-                scores[at, alive] = fold.scores(np.sum(parts, axis=0) + fold.intercepts[alive, None], alive)
-                active += count
-            yield Candidate(mixture, fraction, scores, active / (len(alive) * len(self.folds)))
-            means = scores[:, alive].mean(axis=0)
-            better = means > best[alive]
-            since[alive] = np.where(better, 0, since[alive] + 1)
-            best[alive] = np.maximum(best[alive], means)
-            going = since[alive] < WORSE
-            starts = [None if own is None else own[going] for own in starts]
-            alive = alive[going]
-            number += stride
+    def _no_scores(self) -> Array:
+        return np.full((len(self.folds), len(self.targets)), np.nan)
 
-    def predictions(self, mixings: Array, fractions: Array) -> Iterator[tuple[TargetFold, list[Array]]]:
-        """Yield the contribution of every kernel to held-out predictions of every fold, (T, n) each."""
-        for fold in self.folds:
-            kernels = len(fold.features.factors)
-            parts = [np.zeros_like(fold.y) for _ in range(kernels)]
-            for mixture in self.mixtures:
-                at = np.flatnonzero((mixings == mixture.mixing) & np.isfinite(fractions))
-                if at.size:
-                    scales = mixture.linear, mixture.squared
-                    own, _, _ = fold.fit(mixture.mixing, fractions[at], at, scales, apart=True)
-                    for part, values in zip(parts, own, strict=True):
-                        part[at] = values
-            yield fold, parts
+    def _search_part(self, folds: Sequence[TargetFold], part: slice, known: Sequence[_Walked]) -> None:
+        """Walk down all mixtures with some targets."""
+        best: dict[float, Array] = {}
+        for walked in known:
+            mixing, alive = walked.mixture.mixing, np.ones(part.stop - part.start, dtype=bool)
+            if 0.0 in best and 1.0 in best and 0.0 < mixing < 1.0:
+                alive = best[1.0] >= best[0.0]
+            sparser = [own.least[:, part] for own in known if own.mixture.mixing > mixing]
+            if sparser:  # scores that are never ahead, for targets that are not tried
+                walked.least[:, part] = np.min(sparser, axis=0)
+            best[mixing] = walked.walk(folds, part, np.flatnonzero(alive))
+
+    def predictions(self, mixings: Array, fractions: Array) -> Iterator[tuple[int, slice, TargetFold, list[Array]]]:
+        """Yield what each kernel adds to predictions of the held-out rows of every fold, (t, n) each."""
+        for part in self.parts():
+            for number, whole in enumerate(self.folds):
+                fold = whole.of_targets(self.targets[part])
+                parts = [np.zeros_like(fold.y) for _ in fold.features.factors]
+                for mixture in self.mixtures:
+                    at = np.flatnonzero((mixings[part] == mixture.mixing) & np.isfinite(fractions[part]))
+                    if at.size:
+                        scales = mixture.linear[part], mixture.squared[part]
+                        own, _, _ = fold.fit(mixture.mixing, fractions[part][at], at, scales, apart=True)
+                        for kernel, values in zip(parts, own, strict=True):
+                            kernel[at] = values
+                yield number, part, fold, parts
 
     def unscored(self, n_samples: int, n_targets: int) -> Candidate:
         """Return the candidate of a search without time: the default of a plain estimator."""
         return Candidate(self.mixtures[-1], default_fraction(n_samples), np.full((1, n_targets), np.nan), np.nan, 0)
+
+
+@dataclass(eq=False)
+class _Walked:
+    """What is known of a mixture: scores of all targets by the number of the strength."""
+
+    mixture: TargetMixture
+    grid: Grid
+    least: Array  # (n_folds, T): lowest scores; of targets that are not tried, those of sparser mixtures
+    scores: dict[int, Array] = field(default_factory=dict)  # NaN for targets that are not tried there
+    counts: dict[int, tuple[int, int]] = field(default_factory=dict)  # kernels with a weight, and models
+
+    def walk(self, folds: Sequence[TargetFold], part: slice, alive: Array) -> Array:
+        """Try strengths down to where no target of a part gains; return the best mean scores of these targets."""
+        mixture, grid, n = self.mixture, self.grid, part.stop - part.start
+        own = np.array(self.least[:, part])
+        self.least[:, part] = np.where(np.isfinite(own), own, np.inf)
+        best, since = np.full(n, -np.inf), np.zeros(n, dtype=int)
+        starts: list[Array | None] = [None] * len(folds)
+        stride = 1 if mixture.averages else STRIDE  # averages have a closed form
+        number = 0 if mixture.averages else stride
+        while alive.size and number <= grid.last:
+            active = 0
+            for at, fold in enumerate(folds):
+                check_deadline()
+                scales = mixture.linear[part], mixture.squared[part]
+                parts, starts[at], count = fold.fit(mixture.mixing, grid.fraction(number), alive, scales, starts[at])
+                own[at, alive] = fold.scores(np.sum(parts, axis=0) + fold.intercepts[alive, None], alive)
+                active += count
+            self.scores.setdefault(number, np.full(self.least.shape, np.nan))[:, part] = own
+            before = self.counts.get(number, (0, 0))
+            self.counts[number] = before[0] + active, before[1] + len(alive) * len(folds)
+            self.least[:, part] = np.minimum(self.least[:, part], own)
+            means = own[:, alive].mean(axis=0)
+            since[alive] = np.where(means > best[alive], 0, since[alive] + 1)
+            best[alive] = np.maximum(best[alive], means)
+            going = since[alive] < WORSE
+            starts = [None if start is None else start[going] for start in starts]
+            alive = alive[going]
+            number += stride
+        return best
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield the strengths; a target that was not tried at one has the scores of the strength before."""
+        last = self.least
+        for number in sorted(self.scores):
+            last = np.where(np.isfinite(self.scores[number]), self.scores[number], last)
+            tried = np.isfinite(last).all(axis=0)
+            scores = np.where(tried, last, last[:, tried].mean(axis=1, keepdims=True))
+            active, models = self.counts[number]
+            yield Candidate(self.mixture, self.grid.fraction(number), scores, active / models)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,29 +335,26 @@ class HeldOutTargets:
         columns: Sequence[str],
     ) -> HeldOutTargets:
         """Fit the chosen strengths in all folds."""
-        total, count = np.zeros((n_given, search.n_targets)), np.zeros(n_given)
-        before, without, by_columns = [], [], []
-        names = list(dict.fromkeys(columns))
-        for (fold, parts), test in zip(search.predictions(mixings, fractions), tests, strict=True):
-            scores = np.sum(parts, axis=0) + fold.intercepts[:, None]
-            total[test] += scores.T
+        total, count = np.zeros((len(search.targets), n_given), dtype=search.targets.dtype), np.zeros(n_given)
+        for test in tests:
             count[test] += 1.0
-            left = fold.y - scores
-            before.append(0.5 * np.square(left).mean(axis=0))
-            units = [[part] for part in parts] + [
-                [p for p, own in zip(parts, columns, strict=True) if own == name] for name in names
-            ]
-            losses = []
-            for unit in units:
-                part = np.sum(unit, axis=0)
-                losses.append(0.5 * np.square(left + part - (part @ fold.share)[:, None]).mean(axis=0))
-            without.append(losses[: len(parts)])
-            by_columns.append(losses[len(parts) :])
-        with np.errstate(invalid="ignore"):
-            predictions = total / count[:, None]
-        each = dict(zip(names, np.concatenate(by_columns, axis=1), strict=True))
+        names = list(dict.fromkeys(columns))
+        kernels = range(len(columns))
+        units = [[m] for m in kernels] + [[m for m in kernels if columns[m] == name] for name in names]
+        losses = [np.zeros((1 + len(units), len(test))) for test in tests]
+        for number, part, fold, parts in search.predictions(mixings, fractions):
+            scores = np.sum(parts, axis=0) + fold.intercepts[:, None]
+            total[part, tests[number]] += scores / count[tests[number]]
+            left, own = fold.y - scores, losses[number]
+            own[0] += 0.5 * np.square(left).sum(axis=0)
+            for unit, sums in zip(units, own[1:], strict=True):
+                kept = np.sum([parts[m] for m in unit], axis=0)
+                sums += 0.5 * np.square(left + kept - (kept @ fold.share)[:, None]).sum(axis=0)
+        total[:, count == 0] = np.nan
+        before, *others = np.concatenate(losses, axis=1) / len(search.targets)
+        each = dict(zip(names, others[len(columns) :], strict=True))
         weight = np.concatenate([fold.share for fold in search.folds])
-        return cls(predictions, np.concatenate(before), np.concatenate(without, axis=1), each, weight)
+        return cls(total.T, before, np.array(others[: len(columns)]), each, weight)
 
     def lost(self, active: Array, names: Sequence[str]) -> dict[str, Array]:
         """Return the losses of predictions without columns and without kernels, with standard errors."""
@@ -319,7 +370,7 @@ class HeldOutTargets:
 
 
 def search_targets(
-    search: Any, whole: OpenedKernels, opened: Any, trains: Sequence[Array], held_out: Sequence[HeldOut]
+    search: Any, whole: OpenedKernels, opened: Any, splits: Sequence[Split], held_out: Sequence[HeldOut]
 ) -> TargetSearch:
     """Return a completed search within the time limit; ``opened`` opens the training rows of a fold."""
     asked = MIXINGS if search.l1_ratios is None else np.ravel(search.l1_ratios)
@@ -333,13 +384,12 @@ def search_targets(
         Grid(RIDGE_STEPS, RIDGE_RATIO) if mixing == 0 else Grid(search.n_alphas, search._alpha_min_ratio)
         for mixing in mixings
     ]
-    found = TargetSearch(mixtures, grids)
+    room = min(SEARCHED_BYTES, whole.room) if whole.training.stack.evaluates else SEARCHED_BYTES
+    found = TargetSearch(mixtures, grids, whole.samples.y.T, room)
     with found.ending.noted():
-        folds = []
-        for train, held in zip(trains, held_out, strict=True):
-            training, problem, y = opened(train)
-            folds.append(TargetFold(training, problem, y, held, search._fold_tol))
-        found.folds = folds
+        for (train, test), held in zip(splits, held_out, strict=True):
+            training, problem, kept = opened(train)
+            found.folds.append(TargetFold(training, problem, held, kept, test, search._fold_tol))
         found.search()
     if found.ending.status is not None and not any(candidate.n_active for candidate in found.found):
         found.found = []  # the empty model alone says nothing

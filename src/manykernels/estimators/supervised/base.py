@@ -76,7 +76,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer, parameters_of
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.factored.model import FactorFunctions
-from manykernels.solvers.gram.many_targets import keep_empty_norms, many_targets
+from manykernels.solvers.gram.many_targets import batches, keep_empty_norms, many_targets
 from manykernels.solvers.registry import refusal_of_factors
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array, TableLike
@@ -102,7 +102,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     _finds_kernels: ClassVar[bool] = False  # while it learns; else they are given
     _task: str
     _other: str
-    _target_word: str
+    _target_word: Any
     _single: bool
     _n_samples: int
     _n_targets: int
@@ -140,7 +140,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
             Training samples.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Labels of any type for a classifier; numbers, also of several targets, for a regressor.
+            Labels of any type for a classifier, or several columns of 0 and 1; numbers, also of several targets, for a
+            regressor.
         sample_weight : array-like of shape (n_samples,), float or None, default=None
             Non-negative factors on the losses; a sample of weight zero counts as absent.
 
@@ -369,8 +370,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         n_targets, resources = samples.y.shape[1], self._resources
         if n_targets > 1 and loss.task == "classification" and keeps_shapes(self.kernels):
             raise InvalidInputError(
-                f"Columns have shapes, and there are {n_targets} classes, whose scores cannot all rise together. Take "
-                "two classes at a time, or a number as the target."
+                f"Columns have shapes, and there are {n_targets} classes or labels, whose scores cannot all rise "
+                "together. Take two classes or one label at a time, or a number as the target."
             )
         asked = self._plan_of(n_targets, loss, regularizer)
         n_jobs = resources.n_jobs if n_targets == 1 else None
@@ -409,6 +410,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             "fit_intercept": self._free_constant,
             "kinked": not loss.smooth,
             "coupled": loss.couples_samples,
+            "batched": self.solver == AUTO and not self._shares_weights and batches(loss, regularizer, n_targets),
         }
 
     @property
@@ -425,7 +427,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         as_solved = fit
         self._expansion, fit = expanded(training, fit)
         loss: Any = fit.problems[0].loss
-        self._loss = loss.each
+        self._loss = getattr(loss.each, "loss", loss.each)  # of labels, that without weights
         pairs = zip(fit.problems, fit.solutions, strict=True)
         proofs = np.array([proved_inactive(problem, found.certificate) for problem, found in pairs])
         self.proved_inactive_ = proofs[0] if self._single or self._shares_weights else proofs
@@ -491,9 +493,14 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
                 for found in solutions
             ]
         rho = self._expansion.coefficients
-        support = np.unique(np.concatenate([found.support for found in solutions]))
+        alive = np.zeros(len(solutions[0].dual_coef), dtype=bool)
+        for found in solutions:
+            alive |= found.dual_coef.reshape(len(alive), -1).any(axis=1)
+        support = np.flatnonzero(alive)
         self.support_ = samples.kept[support]
-        self._support_targets, self._support_weights = samples.y[support], samples.weight[support]
+        whole = len(support) == len(samples.y)
+        self._support_targets = samples.y if whole else samples.y[support]
+        self._support_weights = samples.weight[support]
         self.dual_coef_ = rho[0] if self._single else rho
         return [found.scattered(samples.kept, samples.n_given) for found in solutions]
 
@@ -596,7 +603,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         if (scores := self._expansion.scores_of_few(rows)) is None:  # a limit would take longer than few rows
             with blas_limit(self._n_threads):
                 scores = self._expansion.scores(rows)
-        return scores + self.intercept_
+        return scores + np.asarray(self.intercept_, dtype=scores.dtype)  # single precision, where coefficients are
 
     def _values(self, X: TableLike) -> Array:
         """Return the same, as a vector for a single target or two classes."""

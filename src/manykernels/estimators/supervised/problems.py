@@ -71,6 +71,12 @@ def build_problems(
     given["kernel_penalties"] = kernel_penalties
     if share_weights:
         return [problem_of(stack, targets, losses[0], regularizer, **given)]
+    if len(losses) > 1 and not stack.has_factors and losses[0].linear_dual and all(own == losses[0] for own in losses):
+        largest = max(float(targets.max()), -float(targets.min()))
+        if np.isfinite(largest**2 * float(np.sum(sample_weight))):  # checked once for all targets, which are not copied
+            first = problem_of(stack, targets[:, 0], losses[0], regularizer, **given)
+            first.entry_roots  # noqa: B018  # computed once
+            return [first.with_target(target) for target in targets.T]
     pairs = zip(targets.T, losses, strict=True)
     return [problem_of(stack, target, loss, regularizer, **given) for target, loss in pairs]
 
@@ -101,14 +107,24 @@ def solve_problems(
         if solver == AUTO and parameters.get("callback") is None and takes_batch(problems):
             found, ended = solve_targets(problems, **parameters)
         rest = [k for k, solution in enumerate(found) if solution is None]
-        chosen = [chosen_solver(solver, problems[k], random_state, **parameters) for k in rest]
-        left = [problems[k] for k in rest], chosen, [starts[k] for k in rest] if starts else ()
+        posed = [_in_double(problems[k]) for k in rest]
+        chosen = [chosen_solver(solver, problem, random_state, **parameters) for problem in posed]
+        left = posed, chosen, [starts[k] for k in rest] if starts else ()
         with interrupted() if ended else nullcontext():
             each = _run(*left, 1 if ended else workers, until)
         for k, solution in zip(rest, each, strict=True):
             found[k] = solution
     solutions = cast("list[Solution]", found)
     return Fit(problems, solutions, np.array([found.kernel_norms for found in solutions]))
+
+
+def _in_double(problem: Problem) -> Problem:
+    """Return a problem whose target is in double precision."""
+    return (
+        problem.with_target(problem.y.astype(np.float64))
+        if getattr(problem.y, "dtype", None) == np.float32
+        else problem
+    )
 
 
 def chosen_solver(solver: str | Solver, problem: Problem, random_state: RandomSource, **parameters: object) -> Solver:
@@ -201,11 +217,22 @@ def prune_dual_coefficients(problem: Problem, solution: Solution, tol: float) ->
 # --- what a model of kernels held as factors keeps to predict: a function a kernel, and no training sample ----------
 
 
+def coefficients_of(solutions: Sequence[Solution]) -> Array:
+    """Return the dual coefficients of all outputs, (K, N), without a copy where they are the rows of one array."""
+    first = solutions[0].dual_coef
+    whole = first.base
+    if isinstance(whole, np.ndarray) and first.ndim == 1 and whole.shape == (len(solutions), len(first)):
+        rows = [found.dual_coef for found in solutions]
+        if all(own.base is whole and own.ctypes.data == row.ctypes.data for own, row in zip(rows, whole, strict=True)):
+            return whole
+    return np.vstack([found.dual_coef.T for found in solutions])
+
+
 def expanded(training: Training, fit: Fit) -> tuple[Expansion, Fit]:
     """Return the stored part of solutions, and the solutions with intercepts for uncentered kernels."""
     weights = np.array([found.kernel_weights for found in fit.solutions])
     if not training.stack.has_factors:
-        rho = np.vstack([found.dual_coef.T for found in fit.solutions])
+        rho = coefficients_of(fit.solutions)
         return Expansion.of(training.bank, training.prepared, weights, rho), fit
     stack, active = cast("FactoredStack", training.stack), np.flatnonzero(weights.any(axis=0))
     place = {int(m): slot for slot, m in enumerate(active)}
@@ -250,7 +277,7 @@ def _kernel_part(
 
 
 MOST_NAMED = 10
-PLURALS = {"class": "classes", "output": "outputs"}
+PLURALS = {"class": "classes", "label": "labels", "output": "outputs"}
 
 
 def constant_targets(fit: Fit) -> set[int]:
@@ -290,13 +317,13 @@ def why_some(empty: list[int], labels: Array, word: str, alpha: float | str | Ar
     An array is a strength of every target.
     """
     named = listed(map(repr, labels[empty[:MOST_NAMED]].tolist()), len(empty))
-    noun, scores = PLURALS[word], "scores" if word == "class" else "predictions"
+    noun, scores = PLURALS[word], "predictions" if word == "output" else "scores"
     start = f"No kernel was selected for {len(empty)} of {len(labels)} {noun} ({named}): their {scores} are constant."
     if isinstance(alpha, str):
         return f"{start} At alpha={alpha!r} no kernel gains more than tol there. Check those {noun}, or decrease tol."
     if np.ndim(alpha):
         return f"{start} No kernel predicts them better than a constant on rows that were held out."
-    own = "MKLClassifier" if word == "class" else "MKLRegressor"
+    own = "MKLRegressor" if word == "output" else "MKLClassifier"
     remedy = f"An {own} with alpha={AUTO!r}" if searched else f"alpha={AUTO!r}"
     return f"{start} alpha={alpha:.4g} is too strong for them: {remedy} gives each of the {noun} a strength of its own."
 

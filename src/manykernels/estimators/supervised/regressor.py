@@ -241,7 +241,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         return [replace(cast("Any", loss), tau=float(tau)) for loss, tau in zip(losses, levels, strict=True)]
 
     def _checked_target(self, y: ArrayLike) -> Array:
-        return numeric_targets(y, rates=getattr(self.loss, "name", self.loss) in ("poisson", "gamma"))
+        name = getattr(self.loss, "name", self.loss)
+        target = numeric_targets(y, rates=name in ("poisson", "gamma"), single=name == "squared")
+        return np.asfortranarray(target) if target.ndim == 2 else target  # problems read columns
 
     def _encoded(self, samples: Samples) -> Samples:
         levels = self._levels

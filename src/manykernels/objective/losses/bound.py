@@ -234,7 +234,7 @@ class SampleSum(BoundLoss):
         return self.total(np.maximum(*(self.each.value(self.y, z + sign * shift) for sign in (-1.0, 1.0))))
 
     def best_intercepts(self) -> Any:
-        return self.loss.best_intercept(self.y, np.zeros_like(self.y), self.weight)
+        return self.loss.best_intercept(self.y, np.zeros_like(self.y, dtype=np.float64), self.weight)
 
     # --- dual --------------------------------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class SampleSum(BoundLoss):
 
     def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
         """Return the smallest vector in ``-s dl(y, b)``."""
-        none = np.zeros_like(self.y)
+        none = np.zeros_like(self.y, dtype=np.float64)
         lo, hi = (self.weight * end for end in self.loss.dual_interval(self.y, none + b))
         return project_box_hyperplane(none, lo, hi) if sums else np.clip(none, lo, hi)
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import qr, solve_triangular
@@ -35,6 +35,7 @@ from manykernels.solvers.solution import IterationRecord, Solution, Status
 if TYPE_CHECKING:
     from manykernels.objective.certificate import Certificate
     from manykernels.objective.problem import Problem
+    from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
 
 SHORTEST = 1e-7  # of the longest column of features: what is left out
@@ -361,9 +362,9 @@ def takes_batch(problems: Sequence[Problem]) -> bool:
     """Return True if problems differ in target and strength only, under a squared loss and a penalty on norms."""
     first = problems[0]
     loss, stack = first.loss, first.stack
-    if len(problems) < 2 or first.shared or stack.has_factors or not (loss.linear_dual and loss.curvature == 1):
+    if len(problems) < 2 or first.shared or stack.has_factors:
         return False
-    if len(problems) < FEWEST and not _fixed(problems):
+    if len(problems) < FEWEST and not all(map(_fixed, problems)):
         return False
     return all(own.stack is stack and own.loss == loss and _has_two_terms(own) for own in problems)
 
@@ -373,22 +374,21 @@ def many_targets(problems: Sequence[Problem]) -> bool:
     return len(problems) >= FEWEST and takes_batch(problems)
 
 
+def batches(loss: Any, regularizer: Regularizer, n_targets: int) -> bool:
+    """Return True if so many targets under a loss and a penalty are solved in a batch, of kernels that are matrices."""
+    curve = regularizer.curve
+    elastic = curve is not None and regularizer.formulas is curve and curve.elastic and curve.uniform
+    return n_targets >= FEWEST and bool(elastic and loss.linear_dual and loss.curvature == 1)
+
+
 def _has_two_terms(problem: Problem) -> bool:
-    curve, unpenalized = problem.regularizer.curve, problem.regularizer.unpenalized.size
-    return (
-        curve is not None
-        and problem.regularizer.formulas is curve
-        and curve.elastic
-        and curve.uniform
-        and not unpenalized
-    )
+    return batches(problem.loss, problem.regularizer, FEWEST) and not problem.regularizer.unpenalized.size
 
 
-def _fixed(problems: Sequence[Problem]) -> bool:
-    """Return True if penalties are on squared norms alone, so the sum of the kernels is a single kernel."""
-    return not any(
-        np.any(own.regularizer.curve.linear) if own.regularizer.curve is not None else True for own in problems
-    )
+def _fixed(problem: Problem) -> bool:
+    """Return True if the penalty is on squared norms alone, so that the sum of the kernels is one kernel."""
+    curve = problem.regularizer.curve
+    return curve is not None and not np.any(curve.linear)
 
 
 def strengths_of(problems: Sequence[Problem]) -> tuple[Array, Array]:
@@ -397,15 +397,22 @@ def strengths_of(problems: Sequence[Problem]) -> tuple[Array, Array]:
     return np.array([float(own.linear) for own in curves]), np.array([float(own.ridge) for own in curves])
 
 
-def keep_empty_norms(problems: Sequence[Problem]) -> None:
-    """Compute the dual norms of all models without kernels together, cached in the problems."""
+def keep_empty_norms(problems: Sequence[Problem]) -> list[Array]:
+    """Return the dual norms of all models without kernels, computed together; the problems keep them."""
+    found: list[Array] = []
     stack = problems[0].stack
     stack.pivoted()
     for start in range(0, len(problems), CHUNK):
         some = problems[start : start + CHUNK]
-        squares = stack.quad_each(np.column_stack([problem.empty_coefficients for problem in some]))
-        for problem, own in zip(some, squares.T, strict=True):
-            problem.keep_empty_norms(np.sqrt(np.maximum(own, 0.0)) / problem.penalties)
+        rhos = np.column_stack([problem.empty_coefficients for problem in some])
+        units = np.abs(rhos).max(axis=0)
+        units[units == 0] = 1.0
+        for problem, own, unit in zip(some, stack.quad_each(rhos / units).T, units.tolist(), strict=True):
+            found.append(unit * np.sqrt(np.maximum(own, 0.0)) / problem.penalties)
+            problem.keep_empty_norms(found[-1])
+            if len(problems) > CHUNK:
+                problem.forget_empty()
+    return found
 
 
 def solve_targets(
@@ -413,15 +420,24 @@ def solve_targets(
 ) -> tuple[list[Solution | None], bool]:
     """Return certified solutions of problems that `takes_batch` accepts, and whether Ctrl-C ended them.
 
-    None for targets above the tolerance, or not tried.
+    None for targets above the tolerance, or not tried. Dual coefficients are rows of one array, in the precision of the
+    targets.
     """
-    found, summed = list[Solution | None]([None] * len(problems)), _fixed(problems)
+    found = list[Solution | None]([None] * len(problems))
+    rhos, fixed = (
+        np.zeros((len(problems), problems[0].n_samples), problems[0].y.dtype),
+        np.array([_fixed(problem) for problem in problems]),
+    )
     try:
         with suppress(OutOfTimeError), deadline(time_limit):
-            features = KernelFeatures.of(problems[0], summed=summed, n_targets=len(problems))
-            for start in range(0, len(problems), CHUNK) if features is not None else ():
-                some, own = slice(start, start + CHUNK), cast("KernelFeatures", features)
-                found[some] = _solved(problems[some], own, tol, settings.get("max_iter"), summed=summed)
+            for summed in (True, False):
+                own = np.flatnonzero(fixed == summed)
+                features = KernelFeatures.of(problems[0], summed=summed, n_targets=own.size) if own.size else None
+                for some in np.split(own, range(CHUNK, own.size, CHUNK)) if features is not None else ():
+                    mine = [problems[k] for k in some]
+                    solved = _solved(mine, features, rhos, some, tol, settings.get("max_iter"), summed=summed)
+                    for k, solution in zip(some, solved, strict=True):
+                        found[k] = solution
     except KeyboardInterrupt:
         return found, True
     active = np.any([each.kernel_weights for each in found if each is not None], axis=0)
@@ -431,16 +447,25 @@ def solve_targets(
 
 
 def _solved(
-    problems: Sequence[Problem], features: KernelFeatures, tol: float, max_iter: int | None, *, summed: bool
+    problems: Sequence[Problem],
+    features: KernelFeatures,
+    kept: Array,
+    rows: Array,
+    tol: float,
+    max_iter: int | None,
+    *,
+    summed: bool,
 ) -> list[Solution | None]:
-    targets = np.array([problem.y for problem in problems])
+    """Return the solutions of some problems, whose dual coefficients are written to rows of an array."""
+    targets = np.array([problem.y for problem in problems], dtype=np.float64)
     inside, rest = features.coordinates(targets)
     scale = np.array([problem.tiny for problem in problems])
     most = MOST_SWEEPS if max_iter is None else max_iter
     settings: dict[str, Any] = {"tol": AIM * tol, "scale": scale, "most_sweeps": most}
     linear, squared = strengths_of(problems)
     fits = fit_targets(features, inside, rest, linear, squared, **settings)
-    rhos = features.residuals(targets, fits.coefficients) * features.roots
+    kept[rows] = features.residuals(targets, fits.coefficients) * features.roots
+    rhos = kept[rows].astype(np.float64)
     weights = np.repeat(fits.weights, problems[0].n_kernels, axis=1) if summed else fits.weights
     weights = weights / problems[0].penalties ** 2
     found: list[Solution | None] = []
@@ -448,7 +473,15 @@ def _solved(
         some = slice(start, start + CERTIFIED_TOGETHER)
         own = problems[some]
         intercepts, certificates = certify(own, rhos[some], weights[some], linear[some], squared[some])
-        models = zip(own, rhos[some], weights[some], intercepts.tolist(), certificates, fits.sweeps[some], strict=True)
+        models = zip(
+            own,
+            [kept[k] for k in rows[some]],
+            weights[some],
+            intercepts.tolist(),
+            certificates,
+            fits.sweeps[some],
+            strict=True,
+        )
         found += [_told(*model, tol=tol, summed=summed) for model in models]
     return found
 

@@ -32,7 +32,7 @@ def certify(
     """
     first = problems[0]
     s, w, roots, n = first.weight, first.penalties, first.entry_roots, first.n_samples
-    y = np.array([problem.y for problem in problems])
+    y = np.array([problem.y for problem in problems], dtype=np.float64)
     products = first.stack.apply_each(rho.T)  # (M, N, T)
     f = np.einsum("tm,mnt->tn", weights, products)
     signed_squares = np.einsum("mnt,tn->tm", products, rho)
