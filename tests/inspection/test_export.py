@@ -135,6 +135,7 @@ def models():
         "poisson": (MKLRegressor(curves, loss="poisson", **single), X, np.round(np.abs(y))),
         "two classes": (MKLClassifier(curves, **single), X, np.where(y > 0, "yes", "no")),
         "three classes": (MKLClassifier(curves, **single), X, classes),
+        "labels": (MKLClassifier(curves, **single), X, np.column_stack([y > 0, X[:, 2] ** 2 > 1])),
         "shared": (MKLClassifier(curves, outputs="shared", **single), X, classes),
         "hinge": (MKLClassifier(curves, loss="hinge", **single), X, y > 0),
         "bins": (MKLRegressor(KernelBank.interactions(), **single), X, y),
@@ -204,7 +205,8 @@ def check_sql(case, run, tmp_path):
     assert told.max_error <= 1e-5 * max(1.0, float(np.ptp(expected)))
     if isinstance(model, MKLClassifier):
         clear = np.abs(expected).min(axis=1) > 1e-4
-        predicted = found["prediction"].to_numpy()[clear]
+        several = [name for name in found if name.startswith("prediction_")]  # of labels
+        predicted = found[several or "prediction"].to_numpy()[clear]
         if model.classes_.dtype == bool:  # which SQLite has as 0 and 1
             predicted = predicted.astype(bool)
         assert [str(label) for label in predicted] == [str(label) for label in model.predict(rows)[clear]]

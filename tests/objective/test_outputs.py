@@ -10,6 +10,8 @@ from manykernels.exceptions import IncompatibleError
 from manykernels.objective import Multinomial, Problem, get_regularizer
 from manykernels.objective.losses import get_shared_loss
 from manykernels.objective.losses.curvature import add_curved
+from manykernels.objective.losses.outputs import WeightedLabels
+from manykernels.objective.losses.pointwise import Logistic
 
 RNG = np.random.default_rng(0)
 SCORES = 2.0 * RNG.normal(size=(7, 3))
@@ -161,3 +163,19 @@ def test_no_curvature_is_above_its_bound(name):
         assert np.linalg.eigvalsh(whole).max() <= loss.curvature_bound + 1e-12
     two = Multinomial().curvature(np.array([[1.0, -1.0]]), np.zeros((1, 2)))[0]
     assert np.linalg.eigvalsh(np.diag(two) - np.outer(two, two)).max() == pytest.approx(Multinomial().curvature_bound)
+
+
+def test_weighted_labels_are_labels_times_their_weights():
+    plain, loss = Logistic(), WeightedLabels(Logistic(), 3.0)
+    weights, signs = np.array([1.0, 3.0, 1e-8, 0.5]), np.array([1.0, -1.0, 1.0, -1.0])
+    y, z = weights * signs, np.array([0.3, -2.0, 1.0, 4.0])
+    r = loss.dual_from_scores(y, z)
+    for name in ("value", "derivative", "second_derivative"):
+        np.testing.assert_allclose(getattr(loss, name)(y, z), weights * getattr(plain, name)(signs, z))
+    np.testing.assert_allclose(loss.value(y, z) + loss.conjugate(y, r), -r * z, atol=1e-12)  # Fenchel-Young
+    np.testing.assert_allclose(-loss.conjugate_derivative(y, r), z, rtol=1e-6)
+    assert (loss.second_derivative(y, z) <= loss.curvature_bound).all()
+    best = loss.best_intercept(y, np.zeros(4), np.ones(4))
+    assert loss.derivative(y, np.full(4, best)).sum() == pytest.approx(0.0, abs=1e-9)
+    with pytest.raises(InvalidInputError, match="finite and not zero"):
+        loss.check_target(np.array([1.0, 0.0]))

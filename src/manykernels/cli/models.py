@@ -145,7 +145,7 @@ def _words(model: BaseEstimator, metadata: Mapping[str, Any], na: Sequence[str] 
         kernels = model._expansion.bank.table
         columns = zip(kernels.used, kernels.encodings or (), strict=bool(kernels.encodings))
         levels = {str(names[j]): set(map(level_text, own.levels)) for j, own in columns if own.levels}
-    classes, strata = model.classes_ if is_classifier(model) else (), metadata.get("strata_levels")
+    classes, strata = np.ravel(getattr(model, "classes_", ())), metadata.get("strata_levels")
     strata = strata if isinstance(strata, (list, tuple)) else ()
     for name, texts in ((metadata.get("target"), classes), (metadata.get("strata"), strata)):
         # A column of which all entries are numbers was read as numbers.
@@ -236,8 +236,11 @@ def _predictions(
         return _hazards(model, rows, options.at or (), strata)
     values = model.predict(rows)
     if values.ndim == 2:
-        endings = targets if len(set(targets)) == values.shape[1] else range(values.shape[1])
-        return pd.DataFrame(values, columns=[f"prediction_{ending}" for ending in endings])
+        known = targets if len(set(targets)) == values.shape[1] else getattr(model, "target_names_", None)
+        endings = range(values.shape[1]) if known is None else known
+        columns = {"prediction": values} | ({"probability": model.predict_proba(rows)} if options.proba else {})
+        named = [pd.DataFrame(own, columns=[f"{word}_{each}" for each in endings]) for word, own in columns.items()]
+        return pd.concat(named, axis=1)
     predictions = pd.DataFrame({"prediction": values})
     if options.proba:
         names = [f"probability_{label}" for label in model.classes_]
@@ -274,7 +277,7 @@ def _scores(
             return None
         known = survival_of(frame, listed[0], listed[1], listed[2] if levels else None, levels)
         return held_out_scores(model, features, known)
-    if is_classifier(model):
+    if is_classifier(model) and np.ndim(model.classes_) == 1:
         truth = frame[listed[0]]
         truth = truth.map(level_text) if model.classes_.dtype == object else truth
         return held_out_scores(model, features, truth.to_numpy()) if set(truth) & set(model.classes_) else None

@@ -321,8 +321,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         self.resources = resources
 
     def _scoring_weight(self, y: Array, weight: Array | None) -> Array | None:
-        """Weight held-out samples as in the loss, for consistency with ``class_weight``."""
-        if self.class_weight is None:
+        """Weigh held-out samples like those of the loss, or the choice would work against ``class_weight``."""
+        if self.class_weight is None or y.ndim == 2:
             return weight
         base = sample_weights(weight, len(y))
         classes, codes, _ = encode_labels(y)

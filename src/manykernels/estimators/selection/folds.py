@@ -47,7 +47,7 @@ from manykernels.kernels import KernelStack
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.fold import Candidate, Family, Fold, nearest
-from manykernels.solvers.gram.many_targets import many_targets
+from manykernels.solvers.gram.many_targets import CHUNK, keep_empty_norms, many_targets
 from manykernels.solvers.gram.start import starts_warm
 from manykernels.validation.arrays import Array
 
@@ -133,10 +133,13 @@ class HeldOut:
             held_out = ScoredRows(self.target, weight, scores[:, 0])
             return np.array([added_likelihood(losses[0], trained(), held_out)])
         if self.scorer is None:
+            if np.ndim(getattr(model, "classes_", 0)) == 2 and len(losses) == 1:  # the sum of the losses of labels
+                losses = [losses[0].each] * scores.shape[1]
             found = -mean_losses(losses, encoded_like(model, self.target), scores, self.weight)
-            single = hasattr(model, "classes_") or not self.by_target
-            return np.array([found.sum() if hasattr(model, "classes_") else found.mean()]) if single else found
-        if self.target.ndim == 2 and self.by_target:
+            several = np.ndim(getattr(model, "classes_", 0)) == 1
+            single = several or not self.by_target
+            return np.array([found.sum() if several else found.mean()]) if single else found
+        if self.target.ndim == 2 and self.by_target and not hasattr(model, "classes_"):
             outputs = zip(losses, scores.T, self.target.T, strict=True)
             each = ((_OneOutput(loss.mean(z)), np.zeros((len(z), 1)), y) for loss, z, y in outputs)
             return np.array([self.scorer(*one) for one in each])
@@ -164,16 +167,18 @@ def empty_models(problems: Sequence[Problem]) -> list[tuple[Array, float]]:
     found = []
     for problem, norms in zip(problems, _empty_norms(problems), strict=True):
         own = problem.beyond_rounding(problem.penalized(norms))
-        found.append((own, problem.empirical_loss(np.full(problem.n_samples, problem.best_constant))))
+        found.append((own, problem.empirical_loss(problem.constant_scores(problem.best_constant))))
+        if len(problems) > CHUNK:
+            problem.forget_empty()
     return found
 
 
 def _empty_norms(problems: Sequence[Problem]) -> list[Array]:
-    stack, rhos = problems[0].stack, [problem.empty_coefficients for problem in problems]
-    batch = many_targets(problems)
-    if batch:
-        stack.pivoted()
-    if len(problems) == 1 or not (stack.evaluates or batch) or stack.has_factors:
+    stack = problems[0].stack
+    if many_targets(problems):
+        return keep_empty_norms(problems)
+    rhos = [problem.empty_coefficients for problem in problems]
+    if len(problems) == 1 or not stack.evaluates or stack.has_factors:
         return [problem.dual_norms(rho) for problem, rho in zip(problems, rhos, strict=True)]
     units = [np.abs(rho).max() or 1.0 for rho in rhos]
     squares = stack.quad_each(np.column_stack([rho / unit for rho, unit in zip(rhos, units, strict=True)]))
@@ -193,7 +198,7 @@ def on_stored(
     settings["coupled"] = problems[0].loss.couples_samples
     bank, rows = training.bank, training.prepared
     held = stack.copied() if isinstance(stack, DensePart) else build_stack(bank, rows, **settings)
-    return [replace(problem, stack=held) for problem in problems]
+    return [problem.over(held) for problem in problems]
 
 
 @dataclass(eq=False)

@@ -107,7 +107,9 @@ def said_of(held: Recording, rows: Array, columns: Sequence[Sequence[int]]) -> P
     weight = np.ones(len(rows)) if held.weight is None else held.weight
     intercepts = tuple(np.atleast_1d(model.intercept_) for model in models)
     fold = FoldModel(rows, np.asarray(_shown(models[0], scores)), expansions, intercepts, own)
-    return fold, kernels, LeftOut(scores, parts, (), encoded_like(models[0], held.target), weight)
+    target = encoded_like(models[0], held.target)
+    target = np.nan_to_num(target) if target.dtype.kind == "f" else target  # missing labels: constant losses
+    return fold, kernels, LeftOut(scores, parts, (), target, weight)
 
 
 def _shown(model: BaseEstimator, scores: Array) -> Any:

@@ -33,6 +33,8 @@ def encoded_like(model: BaseMKL, target: Array) -> Array:
     """Return targets in the form of the losses, by column: signs of the classes, numbers, or times."""
     classes = getattr(model, "classes_", None)
     if classes is not None:
+        if np.ndim(classes) == 2:  # labels of 0, 1 and NaN
+            return 2.0 * target - 1.0
         return np.where(target[:, None] == (classes if len(classes) > 2 else classes[1:]), 1.0, -1.0)
     if target.dtype.names is not None:
         return survival_target(*(target[name] for name in FIELDS.names or ()))[:, None]
@@ -59,6 +61,12 @@ def added_likelihood(loss: CoxPartial, training: ScoredRows, held_out: ScoredRow
 def mean_losses(losses: Sequence[Any], targets: Array, scores: Array, weight: Array | None) -> Array:
     """Return the mean loss of samples by problem."""
     weights = np.ones(len(targets)) if weight is None else weight
+    if np.isnan(targets).any():  # missing labels; a label that all rows lack says nothing of any model
+        found, known = np.zeros(targets.shape[1]), np.isfinite(targets)
+        for k in np.flatnonzero(weights @ known > 0):
+            at = known[:, k]
+            found[k] = mean_losses([losses[k]], targets[at, k, None], scores[at, k, None], weights[at])[0]
+        return found
     if losses[0].name in MARGINS:
         return np.array([calibrated_loss(y, z, weights) for y, z in zip(targets.T, scores.T, strict=True)])
     if len(losses) < targets.shape[1]:  # one problem for all columns

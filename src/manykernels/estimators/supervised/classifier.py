@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, cast
 
+import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.special import softmax
+from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import roc_auc_score
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.parameters import Kernels, Resources
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.samples import Samples, class_factors, class_labels, encode_labels, likeliest
+from manykernels.estimators.supervised.samples import (
+    Samples,
+    class_factors,
+    class_labels,
+    encode_labels,
+    label_factors,
+    label_matrix,
+    label_signs,
+    likeliest,
+    sample_weights,
+)
+from manykernels.exceptions import InvalidInputError
 from manykernels.grams.expansion import class_probabilities
 from manykernels.objective.losses import Loss
+from manykernels.objective.losses.outputs import Separable, WeightedLabels
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solver
 from manykernels.validation.arrays import Array, TableLike
 from manykernels.validation.parameters import RandomSource
 
 
+def _logistic(loss: str | Loss) -> bool:
+    return bool(getattr(loss, "name", loss) == "logistic")
+
+
 def _is_logistic(classifier: MKLClassifier) -> bool:
-    name = getattr(classifier.loss, "name", classifier.loss)
-    if name != "logistic":
+    if not _logistic(classifier.loss):
         raise AttributeError(f"predict_proba needs loss='logistic'; this classifier has loss={classifier.loss!r}.")
     return True
 
@@ -91,8 +110,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels; with two, scores above zero mean the second.
+    classes_ : ndarray of shape (n_classes,), or (n_labels, 2)
+        The classes; with two, scores above zero mean the second. Of several labels a sample, 0 and 1 of each.
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_classes, n_kernels)
         Weights ``d`` of the kernels; a row per class with more than two classes that do not share them.
     alpha_ : float or ndarray of shape (n_classes,)
@@ -163,6 +182,11 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     is then the multinomial one, ``log sum_c exp(f_c) - f_y``, and the squared hinge loss is summed over the classes
     against the rest, as is the hinge loss on factors. ``dual_gap_`` is of that problem.
 
+    With y of shape (n_samples, n_labels), 0 or 1 in every column, each label is a target: ``outputs="own"`` solves one
+    problem a label, ``outputs="shared"`` minimizes the sum of the losses of all labels with one set of kernel weights.
+    Where above it says classes, read labels; ``predict`` and ``predict_proba`` return a column for each label. Missing
+    labels (NaN) have the weight 1e-8.
+
     References
     ----------
     T. Suzuki, R. Tomioka, "SpicyMKL: a fast algorithm for multiple kernel learning with thousands of kernels",
@@ -183,7 +207,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     _takes_sparse = True
     _task = "classification"
     _other = "MKLRegressor"
-    _target_word = "class"
+    _of_fold: ClassVar[bool] = False  # whether labels may have one value only
+    _label_weight: Any  # largest weight of a label, None if all are one
 
     def __init__(
         self,
@@ -214,14 +239,46 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         self.class_weight, self.kernel_penalties, self.tol = class_weight, kernel_penalties, tol
         self.random_state, self.resources = random_state, resources
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    @property
+    def _target_word(self) -> str:  # type: ignore[override]
+        """What the outputs of a model are called."""
+        return "label" if self._has_labels else "class"
+
     def _checked_target(self, y: ArrayLike) -> Array:
-        return class_labels(y)
+        labels = label_matrix(y)
+        return class_labels(y) if labels is None else labels
 
     def _encoded(self, samples: Samples) -> Samples:
+        if samples.y.ndim == 2:
+            return self._encoded_labels(samples)
+        self._label_weight = None
         self.classes_, codes, signs = encode_labels(samples.y)
         self._single = len(self.classes_) == 2
         factors = class_factors(self.class_weight, self.classes_, codes, samples.weight)
         return samples.with_targets(signs, samples.weight * factors[codes])
+
+    def _encoded_labels(self, samples: Samples) -> Samples:
+        """Return the signs of several labels a sample, times their weights where these differ."""
+        n_labels = samples.y.shape[1]
+        self.classes_, self._single = np.tile([0, 1], (n_labels, 1)), False
+        names = getattr(self, "target_names_", np.arange(n_labels))
+        factors = label_factors(self.class_weight, samples.y, samples.weight)
+        signs, self._label_weight = label_signs(samples.y, factors, names, of_fold=self._of_fold)
+        return samples.with_targets(np.asfortranarray(signs))
+
+    def _losses(self, losses: list[Loss]) -> list[Loss]:
+        """Return the losses of labels, with their weights; shared ones are sums over labels."""
+        if not self._has_labels:
+            return losses
+        largest = getattr(self, "_label_weight", None)
+        if largest is not None:
+            losses = [cast("Any", WeightedLabels(loss, largest)) for loss in losses]
+        return [cast("Any", Separable(loss)) for loss in losses] if self._shares_weights else losses
 
     def decision_function(self, X: TableLike) -> Array:
         """Return the score of every sample for every class.
@@ -233,8 +290,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
 
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With two classes, a single score, positive for the second.
+        ndarray of shape (n_samples,) or (n_samples, n_classes) or (n_samples, n_labels)
+            With two classes, one score, positive for the second; of several labels one each, positive for 1.
 
         Examples
         --------
@@ -255,8 +312,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
 
         Returns
         -------
-        ndarray of shape (n_samples,)
-            Labels.
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            Classes; of several labels 0 or 1 each.
 
         Examples
         --------
@@ -266,7 +323,76 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         ['no', 'yes']
         """
         values = self._values(X)
-        return likeliest(self.classes_, values)
+        return (values > 0).astype(np.int64) if self._has_labels else likeliest(self.classes_, values)
+
+    def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy: the share of samples whose class is predicted, or all labels of which are.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Their classes or labels; samples with missing labels are left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+
+        Returns
+        -------
+        float
+            Between 0 and 1. See :meth:`label_frame` for the scores of each label.
+
+        Examples
+        --------
+        >>> from manykernels import MKLClassifier
+        >>> X, y = [[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"]
+        >>> MKLClassifier().fit(X, y).score(X, y)
+        1.0
+        """
+        labels = label_matrix(y) if getattr(self, "classes_", np.zeros(1)).ndim == 2 else None
+        if labels is None:
+            return float(super().score(X, y, sample_weight))
+        whole = np.isfinite(labels).all(axis=1)
+        right = (self.predict(X) == labels).all(axis=1)
+        return float(np.average(right[whole], weights=sample_weights(sample_weight, len(labels))[whole]))
+
+    def label_frame(self, X: TableLike, y: ArrayLike) -> pd.DataFrame:
+        """Return the scores of each label of a model of several, and their means.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+        y : array-like of shape (n_samples, n_labels)
+            Their labels, 0 or 1; missing ones are left out.
+
+        Returns
+        -------
+        DataFrame
+            A row for each label and one called "mean": ``n_samples``, ``share`` of ones, ``accuracy``, ``roc_auc``
+            and, of logistic losses, ``log_loss``. NaN where only one value occurs.
+
+        Raises
+        ------
+        InvalidInputError
+            If the model has classes, or y has other labels.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLClassifier
+        >>> X = np.random.default_rng(0).normal(size=(60, 2))
+        >>> model = MKLClassifier().fit(X, X > 0)
+        >>> model.label_frame(X, X > 0)["accuracy"].min() > 0.9
+        True
+        """
+        check_is_fitted(self)
+        labels = label_matrix(y)
+        if labels is None or not self._has_labels or labels.shape[1] != len(self.classes_):
+            raise InvalidInputError(
+                f"y must have a column of 0 and 1 for each of {len(self.classes_)} labels, got shape {np.shape(y)}."
+            )
+        return label_scores(labels, self.decision_function(X), self._target_labels(), proper=_logistic(self.loss))
 
     @available_if(_is_logistic)
     def predict_proba(self, X: TableLike) -> Array:
@@ -283,7 +409,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Rows sum to 1.
+            Rows sum to one; of several labels, (n_samples, n_labels) chances that they are 1.
 
         Raises
         ------
@@ -302,7 +428,30 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         array([1., 1.])
         """
         scores = self._scores(X)
+        if self._has_labels:
+            return np.asarray(expit(scores))
         return softmax(scores, axis=1) if self._shares_weights else class_probabilities(scores, self._single)
 
     def _target_labels(self) -> Array:
-        return self.classes_
+        return self._output_labels() if self._has_labels else self.classes_
+
+    @property
+    def _has_labels(self) -> bool:
+        """Whether each sample has several labels of 0 or 1."""
+        return np.ndim(getattr(self, "classes_", 0)) == 2
+
+
+def label_scores(labels: Array, scores: Array, names: Array, *, proper: bool) -> pd.DataFrame:
+    """Return what scores (n, T) are worth for labels of 0, 1 and NaN, by label and on average."""
+    rows: dict[Any, dict[str, float]] = {}
+    for name, y, z in zip(names.tolist(), labels.T, scores.T, strict=True):
+        known = np.isfinite(y)
+        y, z = y[known], z[known]
+        row = {"n_samples": float(len(y)), "share": float(y.mean()) if len(y) else np.nan}
+        row["accuracy"] = float(np.mean((z > 0) == y)) if len(y) else np.nan
+        row["roc_auc"] = float(roc_auc_score(y, z)) if len(np.unique(y)) == 2 else np.nan
+        if proper:
+            row["log_loss"] = float(np.mean(np.logaddexp(0.0, np.where(y == 1.0, -z, z)))) if len(y) else np.nan
+        rows[name] = row
+    found = pd.DataFrame(rows).T.rename_axis("label")
+    return pd.concat([found, found.mean().to_frame("mean").T.rename_axis("label")])

@@ -165,7 +165,9 @@ def units_of(bank: FittedBank, n_active: int) -> list[list[int]]:
 def of_support(model: BaseEstimator) -> LeftOut:
     """Return leave-one-out results for the stored rows of a model of Gram matrices."""
     expansion = model._expansion
-    losses = (get_shared_loss(model._loss),) if model._shares_weights else (model._loss,) * expansion.n_targets
+    shared = model._shares_weights and np.ndim(getattr(model, "classes_", 0)) < 2  # sums of labels are as they are
+    losses = [get_shared_loss(model._loss)] if shared else [model._loss] * expansion.n_targets
+    losses = losses if shared else model._losses(losses)[: 1 if model._shares_weights else None]
     known = (model._support_targets, model._support_weights)
     return of_rows(model, expansion.bank, expansion.support, expansion.coefficients, losses, *known, MOST_ROWS)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
@@ -36,6 +37,8 @@ from manykernels.validation.arrays import (
 )
 from manykernels.validation.parameters import listed
 
+MANY_TARGETS = 8  # from here on targets may be in single precision
+SMALLEST_LABEL = 1e-8  # weight of a missing label, beside one
 MOST_NAMED = 6  # columns in a message
 SMALLEST_TOTAL, LARGEST_TOTAL = 1e-100, 1e100  # of all weights
 UNLIKE = 10.0  # standard deviation of a sparse column beside the median one, from which on it is told
@@ -208,6 +211,64 @@ def check_lengths(n_samples: int, n_targets: int) -> None:
         raise InvalidInputError(f"There is only n_samples={n_samples} to learn from; give at least 2 samples.")
 
 
+def label_matrix(y: Any) -> Array | None:
+    """Return several labels a sample as 0, 1 and NaN for gaps, (N, T) float64; None of a single column.
+
+    Raises
+    ------
+    InvalidInputError
+        If columns hold anything else, or one value only.
+    """
+    if not issparse(y):
+        y = np.asarray(y) if isinstance(y, (list, tuple)) and all(np.ndim(row) == 1 for row in y) else y
+        if len(shape := np.shape(y)) != 2 or shape[1] < 2:
+            return None
+    try:
+        table = np.asarray(y.todense() if issparse(y) else pd.DataFrame(y).astype(np.float64), dtype=np.float64)
+    except (TypeError, ValueError):
+        table = np.full(np.shape(y), np.inf)
+    if not (np.isin(table, (0.0, 1.0)) | np.isnan(table)).all():
+        raise InvalidInputError(
+            f"y has the shape {table.shape}: several labels a sample must each be 0 or 1, or missing. For columns of "
+            "other classes take scikit-learn's MultiOutputClassifier, or give one column, such as y[:, 0]."
+        )
+    return table
+
+
+def label_signs(labels: Array, weights: Array | None, names: Array, *, of_fold: bool) -> tuple[Array, float | None]:
+    """Return signs of labels (n, T), times their weights if there are some, and the largest weight, None for ones.
+
+    Missing labels, and one of a label that a fold has one value of, have the smallest weight.
+    """
+    known = np.isfinite(labels)
+    signs = np.where(labels == 1.0, 1.0, -1.0)
+    positive, negative = ((known & (signs == sign)).any(axis=0) for sign in (1.0, -1.0))
+    constant = ~(positive & negative)
+    if constant.any() and not of_fold:
+        shown = listed(map(repr, names[constant][:MOST_NAMED].tolist()), int(constant.sum()))
+        raise InvalidInputError(
+            f"{int(constant.sum())} of {len(names)} labels have one value only ({shown}): nothing can be learned of "
+            "them. Leave out these columns of y."
+        )
+    if weights is None and known.all() and not constant.any():
+        return signs, None
+    weighted = np.where(known, signs if weights is None else signs * weights, SMALLEST_LABEL * signs)
+    weighted[0, constant] = np.where(negative[constant], SMALLEST_LABEL, -SMALLEST_LABEL)
+    return weighted, float(np.abs(weighted).max())
+
+
+def label_factors(class_weight: Mapping[Any, float] | str | None, labels: Array, weight: Array) -> Array | None:
+    """Return the weight of every label (n, T) by its value and column; None for ones."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        totals = [weight @ (labels == value) for value in (0.0, 1.0)]
+        none, one = (np.sum(totals, axis=0) / (2.0 * np.maximum(total, SMALLEST_TOTAL)) for total in totals)
+        return np.where(labels == 1.0, one, none)
+    none, one = class_factors(class_weight, np.array([0, 1]), np.array([0, 1]), np.ones(2))
+    return np.where(labels == 1.0, one, none)
+
+
 def class_labels(y: ArrayLike) -> Array:
     """Return class labels as a vector of any type, (N,)."""
     dtype = getattr(y, "dtype", None)
@@ -217,11 +278,10 @@ def class_labels(y: ArrayLike) -> Array:
     _refuse_gaps(y)
     with invalid_input():
         given = _in_numpy(y)
-        shape = np.asarray(given).shape
-        if len(shape) == 2 and shape[1] > 1:
+        if np.ndim(given) == 2 and np.shape(given)[1] > 1:
             raise InvalidInputError(
-                f"y has the shape {shape}, several labels a sample. A classifier learns one: take scikit-learn's "
-                f"MultiOutputClassifier around it, or give one column, such as y[:, 0]."
+                f"y has the shape {np.shape(given)}, several labels a sample. MKLClassifier learns them; here "
+                "give one column, such as y[:, 0], or take scikit-learn's MultiOutputClassifier."
             )
         labels = column_or_1d(given, warn=True)
         if labels.dtype.kind == "f":
@@ -273,15 +333,22 @@ def _in_numpy(y: Any) -> Any:
     return y.astype(plain) if getattr(plain, "kind", "") in ("b", "i", "u") else y
 
 
-def numeric_targets(y: ArrayLike, *, advice: str = "use MKLClassifier", rates: bool = False) -> Array:
-    """Return regression targets as finite float64, (N,) or (N, K); ``rates`` may be quotients by an exposure."""
+def numeric_targets(
+    y: ArrayLike, *, advice: str = "use MKLClassifier", rates: bool = False, single: bool = False
+) -> Array:
+    """Return regression targets as finite float64, (N,) or (N, K); ``rates`` may be quotients by an exposure.
+
+    With ``single``, an array of many columns in single precision stays as it is.
+    """
     check_readable(y, "y")
     hint = NO_RATE if rates else ""
     _refuse_gaps(y, hint)
     with invalid_input():
         try:
             y = np.asarray(y) if isinstance(y, (np.matrix, np.ma.MaskedArray)) else y
-            return check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=1, input_name="y")
+            kept = single and np.ndim(y) == 2 and np.shape(y)[1] >= MANY_TARGETS
+            dtype = [np.float64, np.float32] if kept else np.float64
+            return check_array(y, dtype=dtype, ensure_2d=False, ensure_min_samples=1, input_name="y")
         except OverflowError as error:
             raise InvalidInputError(f"y holds {BEYOND_FLOATS} ({error}).") from error
         except TypeError as error:

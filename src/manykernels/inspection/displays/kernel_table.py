@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from manykernels.exceptions import InvalidInputError
 
 TARGET_COLUMNS = ("class", "output")
-SEVERAL = {"class": "classes", "output": "outputs"}
+SEVERAL = {"class": "classes", "label": "labels", "output": "outputs"}
 VALUES = ["weight", "norm", "norm_share"]
 
 
@@ -45,7 +45,8 @@ def target_position(estimator: BaseEstimator, target: Any) -> int:
         raise InvalidInputError(f"The model has a single target; leave out target={target!r}.")
     if target in known:
         return known.index(target)
-    if not is_classifier(estimator) and isinstance(known[0], str) and target in range(len(known)):
+    named = np.ndim(getattr(estimator, "classes_", 0)) != 1 and isinstance(known[0], str)
+    if named and target in range(len(known)):
         return int(target)
     raise InvalidInputError(f"Choose one of several targets: target must be one of {known[:20]}, got {target!r}.")
 
@@ -53,7 +54,7 @@ def target_position(estimator: BaseEstimator, target: Any) -> int:
 def effect_of(estimator: BaseEstimator, target: Hashable = None) -> str:
     """Return the meaning of a positive score: the class name for a classifier."""
     if is_classifier(estimator):
-        labels = np.asarray(estimator.classes_).tolist()
+        labels = np.asarray(estimator._target_labels()).tolist()
         label = labels[target_position(estimator, target)] if known_targets(estimator) else labels[1]
         return f"towards {label!r}"
     if hasattr(estimator, "baseline_"):

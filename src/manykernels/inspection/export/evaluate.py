@@ -222,8 +222,10 @@ def scores(model: dict, rows: Mapping) -> np.ndarray:
 
 
 def probabilities(model: dict, rows: Mapping) -> np.ndarray:
-    """Return the class probabilities, (n, n_classes), of a model with probabilities."""
+    """Return the probability of every class, (n, n_classes), or of every label, of a model that has them."""
     found = scores(model, rows)
+    if model["probabilities"] == "labels":
+        return np.exp(-np.logaddexp(0.0, -found))
     if model["probabilities"] == "sigmoid":
         return np.exp(-np.logaddexp(0.0, np.hstack([found, -found])))
     logs = found if model["probabilities"] == "softmax" else -np.logaddexp(0.0, -found)
@@ -235,6 +237,8 @@ def predict(model: dict, rows: Mapping) -> np.ndarray:
     """Return the predictions of rows: classes, numbers, or of survival models the logarithms of relative hazards."""
     found = scores(model, rows)
     classes = model["classes"]
+    if classes is not None and len(classes) == 2 < 1 + found.shape[1]:  # labels of 0 and 1
+        return (found > 0).astype(int)
     if classes is not None:
         return np.array(classes)[(found[:, 0] > 0).astype(int) if found.shape[1] == 1 else found.argmax(axis=1)]
     found = np.exp(found) if model["link"] == "exp" else np.sort(found, axis=1) if model["link"] == "sort" else found

@@ -50,9 +50,18 @@ def program_of(
     terms, kernels = _terms(columns, tol, with_points=with_points)
     read = {axis.column for term in terms for axis in term.axes} | {name for part in kernels for name in part.columns}
     positions = tuple(j for j, name in enumerate(names) if name in read)
-    classes = tuple(np.asarray(model.classes_).tolist()) if is_classifier(model) else None
+    labels = np.ndim(getattr(model, "classes_", 0)) == 2  # of 0 and 1, one a score
+    classes = (0, 1) if labels else tuple(np.asarray(model.classes_).tolist()) if is_classifier(model) else None
     loss, single = model._loss, np.ndim(model.intercept_) == 0
-    sigmoids = "sigmoid" if single else "softmax" if getattr(model, "_shares_weights", False) else "shares"
+    sigmoids = (
+        "sigmoid"
+        if single
+        else "labels"
+        if labels
+        else "softmax"
+        if getattr(model, "_shares_weights", False)
+        else "shares"
+    )
     several = getattr(model, "_levels", None) is not None
     encodings = {names[column]: encoding for column, encoding in columns.encodings.items()}
     program = Program(

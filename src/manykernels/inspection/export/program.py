@@ -123,7 +123,7 @@ class Program:
     intercept: Array  # (K,)
     labels: tuple[Any, ...]  # of classes or outputs, none for a single score
     classes: tuple[Any, ...] | None
-    probabilities: str  # "sigmoid", "softmax", "shares" of several sigmoids, or none
+    probabilities: str  # "sigmoid", "softmax", "shares" of several sigmoids, sigmoids of "labels", or none
     link: str  # "identity", "exp" or "sort"
     single: bool
     masks: bool  # whether missing values have scores
@@ -137,6 +137,11 @@ class Program:
     def tails(self) -> dict[str, tuple[float, float]]:
         """Middle and unit of columns with heavy tails, which are compressed before terms and kernels read them."""
         return {axis.column: axis.tails for part in self.parts for axis in part.axes if axis.tails is not None}
+
+    @property
+    def of_labels(self) -> bool:
+        """Whether every score is that of a label of 0 or 1."""
+        return self.classes is not None and not self.single and len(self.classes) == 2
 
     @property
     def error(self) -> float:

@@ -95,7 +95,10 @@ def output_names(program: Program) -> dict[str, str]:
     ``model_score``.
     """
     wanted = [*score_names(program)]
-    if program.classes is not None:
+    if program.of_labels:
+        for word in ("prediction", *(["probability"] if program.probabilities else [])):
+            wanted += [f"{word}_{label}" for label in program.labels]
+    elif program.classes is not None:
         wanted.append("prediction")
         if program.probabilities:
             wanted += [f"probability_{label}" for label in program.classes[1 if program.single else 0 :]]
@@ -123,6 +126,10 @@ def _outputs(program: Program, sums: list[str]) -> list[tuple[str, str]]:
     if program.classes is None:
         if program.link != "sort":
             values += [f"exp({value})" if program.link == "exp" else value for value in sums]
+        return list(zip(output_names(program).values(), values, strict=True))
+    if program.of_labels:
+        values += [of_scores(f"CASE WHEN {name} > 0 THEN 1 WHEN {name} <= 0 THEN 0 END") for name in named]
+        values += [f"1.0 / (1.0 + exp(-{value}))" for value in sums if program.probabilities]
         return list(zip(output_names(program).values(), values, strict=True))
     labels = [_literal(label) for label in program.classes]
     if program.single:

@@ -57,8 +57,8 @@ def unmet(conditions: Mapping[str, object]) -> Iterator[str]:
 
 
 def is_float(value: object, shape: tuple[int | None, ...]) -> bool:
-    """Return whether a value is a finite float64 array of a shape; None stands for any length."""
-    if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != len(shape):
+    """Tell whether a value is a finite array of floats of a shape, in which None stands for any length."""
+    if not isinstance(value, np.ndarray) or value.dtype not in (np.float64, np.float32) or value.ndim != len(shape):
         return False
     fits = all(length in (ANY, size) for size, length in zip(value.shape, shape, strict=True))
     return fits and bool(np.isfinite(value).all())
@@ -358,6 +358,7 @@ def _model(model: BaseMKL) -> Iterator[str]:
     solutions = (model.solution_,) if single or shared else model.solution_
     solved = all_are(solutions, Solution, 1 if shared else n_targets)
     strength = getattr(model, "alpha_", getattr(model, "alpha", 0.0))
+    classes = ((2,),) if single else ((n_targets,), (n_targets, 2))
     is_strength = np.size(strength) and np.asarray(strength).dtype.kind in "fi"
     yield from unmet({
         "above_noise_": above is None or _are_marks(above, model.kernel_weights_.shape),
@@ -367,7 +368,7 @@ def _model(model: BaseMKL) -> Iterator[str]:
         "noise_ratio_": ratio.dtype.kind in "fi" and ratio.shape in ((), (n_targets,)),
         "_noise_p_value": isinstance(getattr(model, "_noise_p_value", 0.0), float),
         "intercept_": is_float(np.asarray(model.intercept_), head) and not (single and n_targets != 1),
-        "classes_": not is_classifier(model) or model.classes_.shape == ((2,) if single else (n_targets,)),
+        "classes_": not is_classifier(model) or model.classes_.shape in classes,
         "solution_": solved and all((len(one.dual_coef), len(one.kernel_weights)) == sizes for one in solutions),
         "dual_gap_": isinstance(model.dual_gap_, (int, float)),
         "_loss": getattr(model, "_loss", None) is not None,

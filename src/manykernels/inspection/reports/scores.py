@@ -36,22 +36,30 @@ def task_of(model: BaseEstimator) -> str:
     return "classification" if is_classifier(estimator) else "regression"
 
 
-def check_one_prediction(estimator: BaseEstimator) -> None:
-    """Refuse a model of several quantiles, whose predictions have no errors to report."""
+def check_one_prediction(estimator: BaseEstimator, *, whole: bool = True) -> None:
+    """Refuse a model of several quantiles, whose predictions have no errors to report; and of several labels."""
     if getattr(estimator, "_levels", None) is not None:
         raise InvalidInputError(
             "Reports are of one prediction a sample, but this model has the quantiles "
             f"tau={estimator._levels.tolist()}. Report a model of one of them; its own score(X, y) is the share of the "
             "quantile losses that is saved."
         )
+    if whole and np.ndim(getattr(estimator, "classes_", 0)) == 2:
+        raise InvalidInputError(
+            f"Reports are of one prediction a sample, but this model has {len(estimator.classes_)} labels. Use "
+            "label_frame(X, y) for the scores of each label, or report a model of one of them."
+        )
 
 
 def held_out_scores(estimator: BaseEstimator, X: TableLike, y: ArrayLike) -> dict[str, float | None]:
     """Return the usual scores of a task."""
-    check_one_prediction(estimator)
+    check_one_prediction(estimator, whole=False)
     task = task_of(estimator)
     if task == SURVIVAL:
         return {"concordance": float(estimator.score(X, y))}
+    if task == "classification" and np.ndim(getattr(estimator, "classes_", 0)) == 2:
+        means = estimator.label_frame(X, y).loc["mean"].drop(["n_samples", "share"])
+        return {name: None if np.isnan(value) else float(value) for name, value in means.items()}
     if task == "classification":
         return _classification(estimator, X, np.asarray(y).ravel())  # a table of one column, too
     return _regression(estimator, X, y)

@@ -10,12 +10,13 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
-from manykernels.objective.losses.base import Loss
+from manykernels.objective.losses.base import ClassificationLoss, Loss, float_vector
 from manykernels.objective.losses.bound import BoundLoss, OutputSum
 from manykernels.objective.losses.pointwise import Logistic
 from manykernels.objective.projection import project_box_hyperplane
@@ -190,6 +191,74 @@ class Separable(SharedLoss):
     def best_intercepts(self, y: Array, f: Array, weight: Array) -> Array:
         columns = zip(y.T, f.T, strict=True)
         return np.array([self.loss.best_intercept(*column, weight) for column in columns])
+
+
+@dataclass(frozen=True)
+class WeightedLabels(ClassificationLoss):
+    """``w l(s, z)`` for targets ``y = w s``: a label ``s`` of -1 or +1 and its positive weight ``w``, entry by entry.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.objective.losses.pointwise import Logistic
+    >>> loss = WeightedLabels(Logistic(), 2.0)
+    >>> loss.value(np.array([2.0, -1e-8]), np.zeros(2)).round(4).tolist()
+    [1.3863, 0.0]
+    """
+
+    loss: Loss
+    largest: float  # weight
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """Name of the loss of a label of weight one."""
+        return self.loss.name
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """Whether it has a derivative."""
+        return self.loss.smooth
+
+    @property
+    def entropic(self) -> bool:  # type: ignore[override]
+        """Whether the conjugate is its own barrier."""
+        return self.loss.entropic
+
+    @property
+    def curvature_bound(self) -> float:
+        return self.largest * self.loss.curvature_bound
+
+    def check_target(self, y: ArrayLike) -> Array:
+        """Return weighted labels as float64 (N,); zeros and other values without a sign are refused."""
+        target = float_vector(y)
+        if not (np.isfinite(target) & (target != 0)).all():
+            raise InvalidInputError("Weighted labels must be finite and not zero: the sign is the label.")
+        return target
+
+    def value(self, y: Array, z: Array) -> Array:
+        return np.abs(y) * self.loss.value(np.sign(y), z)
+
+    def derivative(self, y: Array, z: Array) -> Array:
+        return np.abs(y) * self.loss.derivative(np.sign(y), z)
+
+    def second_derivative(self, y: Array, z: Array) -> Array:
+        return np.abs(y) * self.loss.second_derivative(np.sign(y), z)
+
+    def dual_bounds(self, y: Array) -> tuple[Array, Array]:
+        low, high = self.loss.dual_bounds(np.sign(y))
+        return np.abs(y) * low, np.abs(y) * high
+
+    def _conjugate_inside(self, y: Array, r: Array) -> Array:
+        return np.abs(y) * self.loss._conjugate_inside(np.sign(y), r / np.abs(y))
+
+    def conjugate_derivative(self, y: Array, r: Array) -> Array:
+        return self.loss.conjugate_derivative(np.sign(y), r / np.abs(y))
+
+    def conjugate_second_derivative(self, y: Array, r: Array) -> Array:
+        return self.loss.conjugate_second_derivative(np.sign(y), r / np.abs(y)) / np.abs(y)
+
+    def best_intercept(self, y: Array, f: Array, sample_weight: Array) -> float:
+        return self.loss.best_intercept(np.sign(y), f, sample_weight * np.abs(y))
 
 
 def _matrix(y: Array) -> Array:
