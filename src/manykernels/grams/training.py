@@ -57,7 +57,7 @@ from manykernels.kernels import (
 )
 from manykernels.kernels.bank.bank import bank_kinds
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels, project_entry, with_narrow_kernels
+from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels, Relevant, project_entry, with_narrow_kernels
 from manykernels.kernels.bank.normalization import distinct_counts
 from manykernels.kernels.bank.patterns import Kind, NamedKernel, Spare
 from manykernels.kernels.pairs.bank import ProductKernels
@@ -209,7 +209,7 @@ def projected_bank(bank: KernelBank, given: object, rows: object, patience: floa
         return None
     count, entries = default_landmarks(len(table)), list(bank.kernels)
     for at, entry in enumerate(entries):
-        if isinstance(entry, Spare) or (isinstance(entry, Joint) and entry.specs == DEFAULT_SPECS):
+        if isinstance(entry, (Spare, Relevant)) or (isinstance(entry, Joint) and entry.specs == DEFAULT_SPECS):
             entries[at] = project_entry(entry, count)
     return None if tuple(entries) == bank.kernels else bank.replace(kernels=entries)
 

@@ -30,6 +30,7 @@ from manykernels.estimators.selection.mixtures import (
     penalty_families,
     tried_factors,
 )
+from manykernels.estimators.selection.relevance import with_relevance
 from manykernels.estimators.selection.routing import routed_metadata, router_of, weighs_scores
 from manykernels.estimators.selection.search import MixtureSearch, Rung
 from manykernels.estimators.selection.splits import Split, splits_of, weighed_splits
@@ -267,6 +268,7 @@ class CrossValidated(LearnsChoice):
         model = self._at_given_strength(given.rows, projected=projected)
         model = model if form is None else model.set_params(resources__representation=form)
         samples = model._encoded(given)
+        model.kernels = with_relevance(model.kernels, samples, loss)
         training, problems = model._open(samples, loss, penalty, kind=kind, tol=tol if rounded else 0.0)
         own: dict[str, Any] = {"loss": loss, "penalty": penalty, "kind": kind, "tol": tol, "form": FACTORED}
         apart = selecting == FACTORED and not training.without_matrix

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 # Traced by `python benchmarks/memory_limits.py --traced`
 FOLD_KERNEL = 7_000  # bytes of what an open fold knows of a kernel beside its matrix or its function in pieces
-FOLD_MODELS = 24  # float64 a sample, target and fold: about three strengths of each average, until one is chosen
+FOLD_MODELS = 36  # float64 a sample, target and fold: about three strengths of each average, until one is chosen
 # float32 among the samples and all rows of a fold, beside the sums of those open: one in double precision, its factor
 AVERAGE_ROUNDED = 3
 PRODUCTS = 10  # float64 an entry of the products of each kernel with coefficients of several targets

@@ -20,6 +20,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import FEW_COEFFICIENTS
 from manykernels.grams.training import total_rank
 from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.bank.grids import BY_RELEVANCE
 from manykernels.objective.regularizers import (
     BlockL1,
     ElasticNet,
@@ -380,7 +381,8 @@ def mixtures_of(
     added to the average of those on several columns, step by step.
     """
     training = whole.training
-    own = np.where(np.isin(whole.names, [name for names in spare for name in names]), 0.0, 1.0)
+    apart = np.isin(whole.names, [name for names in spare for name in names])
+    own = np.where(apart | [BY_RELEVANCE in name for name in whole.names], 0.0, 1.0)
     ratios = [
         ElasticNet(1.0, l1_ratio=float(ratio)).l1_ratio
         for ratio in np.ravel(MIXINGS if l1_ratios is None else l1_ratios)
@@ -456,6 +458,10 @@ def averages_of(bank: FittedBank, own: Array, spare: Sequence[Sequence[str]] = (
         if 1 < len(kinds) <= MOST_KINDS:
             for kernels in kinds:
                 add(parts[int(np.argmax(kernels))], kernels, SPECIAL)
+    relevant = np.array([BY_RELEVANCE in name for name in bank.names])
+    add("kernels by relevance", relevant, SPECIAL)
+    for m in np.flatnonzero(relevant):
+        add(bank.names[m], np.arange(len(own)) == m, SPECIAL)
     return list(found.values())
 
 

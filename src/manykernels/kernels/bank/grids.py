@@ -27,12 +27,13 @@ from manykernels.kernels.specs.inner import Linear, Polynomial
 from manykernels.kernels.specs.interaction import Interaction
 from manykernels.kernels.specs.kmers import Kmers
 from manykernels.kernels.specs.landmarks import Landmarks
-from manykernels.kernels.specs.radial import Gaussian, Matern, Periodic
+from manykernels.kernels.specs.radial import ArdGaussian, Gaussian, Matern, Periodic
 from manykernels.kernels.tables.kinds import READ_AS, ColumnIssue, alphabet_of, describe, warn_of_numbers_as_text
 from manykernels.validation.arrays import Array, check_count
 
 DEFAULT_SPECS: tuple[KernelSpec, ...] = (*(Gaussian(MedianWidth(factor)) for factor in (0.5, 1.0, 2.0)), Linear())
 NARROW_SPECS: tuple[KernelSpec, ...] = tuple(Gaussian(MedianWidth(factor)) for factor in (0.25, 0.125))
+RELEVANT_FACTORS, BY_RELEVANCE = (0.5, 1.0, 2.0), ", by relevance"
 MANY_FEATURES = 200
 YEAR, WEEK = 365.2425, 7.0  # days
 
@@ -104,8 +105,50 @@ class ProjectedDefaults(DefaultKernels):
         return [project_entry(entry, self.count) for entry in super().resolve(table)]
 
 
+@dataclass(frozen=True)
+class Relevant(BankEntry):
+    """Gaussians of several columns, each divided by a width that suits its relevance; for searches.
+
+    Every fold learns the widths from its training rows and targets, so the names say the factors of the widths only.
+
+    Parameters
+    ----------
+    columns : column selection, default=None
+        None is every column.
+    name : str, default="all"
+        What the selection is called in the names of the kernels.
+    widths : tuple of float, optional
+        One for every column; all alike where nothing has been learned.
+    count : int, optional
+        Number of landmarks where the kernels are projected.
+    """
+
+    columns: Any = None
+    name: str = "all"
+    widths: tuple[float, ...] | None = None
+    count: int | None = None
+    reads_categories: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", freeze_columns(self.columns))
+
+    def expand(self, table: Table) -> list[NamedKernel]:
+        """Return a kernel for every factor of the widths."""
+        positions, found = table.positions(self.columns), []
+        widths = np.full(len(positions), np.sqrt(2.0 * len(positions))) if self.widths is None else self.widths
+        for factor in RELEVANT_FACTORS:
+            spec: KernelSpec = ArdGaussian(tuple((factor * np.asarray(widths)).tolist()))
+            label = Gaussian(MedianWidth(factor)).label
+            if self.count is not None:
+                spec, label = Landmarks(spec, self.count), f"{label} on {self.count} landmarks"
+            found.append((f"{self.name}{BY_RELEVANCE}: {label}", spec, positions))
+        return found
+
+
 def project_entry(entry: BankEntry, count: int) -> BankEntry:
     """Return an entry with Gaussians of several columns, which have no exact factor, projected on landmarks."""
+    if isinstance(entry, Relevant):
+        return replace(entry, count=count)
     if not isinstance(entry, Joint):
         return entry
     specs = [Landmarks(spec, count) if isinstance(spec, Gaussian) else spec for spec in entry.specs]
@@ -144,7 +187,8 @@ def with_narrow_kernels(entries: Sequence[BankEntry], table: Table) -> list[Bank
     names = {name for entry in entries for name, _, _ in entry.expand(table)}
     default = [entry for entry in entries if isinstance(entry, Joint) and entry.specs == DEFAULT_SPECS]
     specs = tuple(spec for spec in NARROW_SPECS if not any(f"{entry.name}: {spec.label}" in names for entry in default))
-    return [*entries, *(Spare(specs, entry.columns, entry.name) for entry in default if specs)]
+    narrow = [Spare(specs, entry.columns, entry.name) for entry in default if specs]
+    return [*entries, *narrow, *(Relevant(entry.columns, entry.name) for entry in default if not table.view_positions)]
 
 
 def unusable_columns(table: Table) -> list[ColumnIssue]:
