@@ -367,11 +367,7 @@ def regularization_path(
     """
     check_parameters({"outputs": outputs, "representation": representation})
     known = get_loss(loss, **(loss_parameters or {}))
-    family = PenaltyFamily(penalty, penalty_parameters or {})
-    if check_positive(ridge, "ridge", allow_zero=True):
-        family = FixedRidge(penalty, penalty_parameters or {}, ridge=ridge)
-        if cv is not None:
-            raise InvalidInputError("cv follows paths of one mixture, and ridge changes it. Leave cv or ridge out.")
+    family = _family(penalty, penalty_parameters or {}, ridge, cv)
     refusal = partial(refusal_of_factors, known, family.at(1.0, 1.0), solver)
     fit_intercept &= not known.couples_samples
     stack, names = _opened(X, kernels, representation, refusal, fit_intercept, known, memory_budget, n_jobs)
@@ -402,6 +398,15 @@ def regularization_path(
     splits = Splits(cv, scoring, solver, parameters, settings | {"verbose": verbose})
     performance = splits.measure(X, y, sample_weight, grid, known, family) if n_done == len(grid) else None
     return RegularizationPath(grid[: len(fits)], solutions, norms, names, alpha_max, classes, performance)
+
+
+def _family(penalty: str | Regularizer, parameters: dict[str, Any], ridge: float, cv: Any) -> PenaltyFamily:
+    """Return the penalty of which the strength is open, beside a ridge if there is one."""
+    if not check_positive(ridge, "ridge", allow_zero=True):
+        return PenaltyFamily(penalty, parameters)
+    if cv is not None:
+        raise InvalidInputError("cv follows paths of one mixture, and ridge changes it. Leave cv or ridge out.")
+    return FixedRidge(penalty, parameters, ridge=ridge)
 
 
 def _completed(
