@@ -17,6 +17,7 @@ from manykernels.grams import as_stack
 from manykernels.grams.factored import factored_stack
 from manykernels.kernels import PairKernels
 from manykernels.objective import get_regularizer, survival_target
+from manykernels.objective.losses import get_shared_loss
 from manykernels.solvers import Solution, Status
 
 Array = NDArray[Any]
@@ -127,6 +128,15 @@ def test_targets_have_one_set_of_weights_or_each_its_own(held: str) -> None:
     for found, y in zip(own, Y.T, strict=True):
         alone = solve(BANK, y, **options)
         assert found.certificate.primal == pytest.approx(alone.certificate.primal, rel=1e-8)
+
+
+def test_a_loss_of_several_outputs_is_one_problem_and_one_target_is_no_tuple() -> None:
+    X, f = rows()
+    kernels, signs = grams(X), np.where(np.digitize(f, np.quantile(f, [0.3, 0.6]))[:, None] == np.arange(3), 1.0, -1.0)
+    found = solve(kernels, signs, loss=get_shared_loss("logistic"), penalty="l1", alpha="0.2*max", tol=1e-3)
+    assert found.decision_function(kernels).shape == (len(f), 3)
+    alone = solve(kernels, f, outputs="own", alpha="0.2*max", tol=1e-3, **SQUARED)
+    assert alone.decision_function(kernels).shape == (len(f),)
 
 
 def test_strengths_are_relative_to_the_mean_loss_or_to_an_empty_model() -> None:
