@@ -213,7 +213,7 @@ def alignment(K: ArrayLike, L: ArrayLike) -> float:
     Returns
     -------
     float
-        Between 0 and 1 for positive semidefinite matrices; 1 if a is per multiple of the other.
+        Between 0 and 1 for positive semidefinite matrices; 1 if one is a multiple of the other.
 
     Raises
     ------
@@ -287,8 +287,8 @@ def _checked_cosine(first: Array, second: Array, sizes: tuple[float, float]) -> 
     for name, matrix, size in zip(("K", "L"), (first, second), sizes, strict=True):
         if np.abs(matrix).max() <= SMALLEST_SHARE * size:
             raise InvalidInputError(
-                f"The alignment is not defined: {name} is zero (after centering, if that was asked for), as a constant "
-                "kernel or target is."
+                f"The alignment is not defined: {name} is zero (after centering, if requested), like a constant "
+                f"kernel or target."
             )
     return cosine(first, second)
 
@@ -434,7 +434,7 @@ class CenteredProducts:
 
 
 def _norms(triangles: Array, n: int) -> Array:
-    """Return the Frobenius norms of packed triangles, squared a at per time to hold no further chunk."""
+    """Return the Frobenius norms of packed triangles, squared one at a time to hold no further chunk."""
     diagonal, wide = triangle_starts(n)[:-1], (triangle.astype(np.float64) for triangle in triangles)
     return np.sqrt([2.0 * (each @ each) - each[diagonal] @ each[diagonal] for each in wide])
 
@@ -636,8 +636,8 @@ def _weights(
         raise InvalidInputError("The alignment is not defined, since all kernels are constant after centering.")
     if method != "uniform" and alone.max() <= SMALLEST_SHARE:
         raise InvalidInputError(
-            "The alignment is not defined: no kernel has anything in common with the target (all inner products "
-            "with it are zero), so that no weights are better than others. Use other kernels, or method='uniform'."
+            "The alignment is not defined: all inner products of kernels with the target are zero. Use other kernels, "
+            "or method='uniform'."
         )
     if method == "joint":
         theta, values = _joint(products, alone, np.where(live, norms, np.inf), tol)
@@ -792,7 +792,7 @@ def margin_weights(stack: GramStack | Any, y: ArrayLike, *, ridge: float = 0.1) 
     mean = kernels.combine(np.full(kernels.n_kernels, 1.0 / kernels.n_kernels))
     size = float(np.trace(mean)) / len(mean)
     if not size > 0:
-        raise InvalidInputError("All kernels are zero: there is no margin to weigh them by.")
+        raise InvalidInputError("All kernels are zero, so the margin is not defined. Use other kernels.")
     matrix = (1.0 - share) / size * mean
     matrix[np.diag_indices_from(matrix)] += share
     weights, values = np.zeros(kernels.n_kernels), np.zeros(2)

@@ -200,7 +200,7 @@ ORTHOGONAL = np.outer([1.0, 1.0, -1.0, -1.0], [1.0, 1.0, -1.0, -1.0])[None]
 @pytest.mark.parametrize(
     ("kernels", "y", "given", "words"),
     [
-        (ORTHOGONAL, [1, -1, 1, -1], {}, "no kernel has anything in common with the target"),
+        (ORTHOGONAL, [1, -1, 1, -1], {}, "all inner products of kernels with the target are zero"),
         (ORTHOGONAL, [1, -1, 1, -1], {"method": "independent"}, "no kernel has anything in common"),
         (ORTHOGONAL, [2.5, 2.5, 2.5, 2.5], {}, "the target is constant"),
         (np.ones((2, 4, 4)), [1, -1, 1, -1], {}, "all kernels are constant"),

@@ -342,7 +342,7 @@ def test_other_files_are_never_overwritten(run: Runner, data: Path, model: Path)
     before = data.read_bytes()
     done = run("fit", data, *FIT, "--output", data)
     assert done.code == 1
-    assert "exists and is no model file" in done.err
+    assert "exists and is not a model file" in done.err
     assert data.read_bytes() == before
     refused = run("fit", data, *FIT, "--output", model)
     assert refused.code == 1
@@ -380,7 +380,7 @@ def test_no_command_replaces_a_file_that_it_reads(
     ]:
         done = run(*words, "--force")
         assert done.code == 1, words
-        assert "is a file that this command reads" in done.err or "exists and is no model file" in done.err, words
+        assert "is a file that this command reads" in done.err or "exists and is not a model file" in done.err, words
     page = tmp_path / "page.html"
     page.write_bytes(data.read_bytes())
     assert "is a file that this command reads" in run("report", kept, page, "-o", page, "--force").err

@@ -303,8 +303,8 @@ def test_rows_with_gaps_are_left_out_on_request() -> None:
         ({"drop": ["z"]}, "--drop: there is no column 'z'"),
         ({"ids": ["z"]}, "--id: there is no column 'z'"),
         ({"drop": ["y"]}, "target 'y' cannot be left out"),
-        ({"drop": ["x"]}, "no column left"),
-        ({"target": "x", "task": "regression", "drop": ["y"]}, "no column left"),
+        ({"drop": ["x"]}, "No columns are left"),
+        ({"target": "x", "task": "regression", "drop": ["y"]}, "No columns are left"),
         ({"task": "regression"}, "numeric target, but 'y' holds 'a'"),
     ],
 )

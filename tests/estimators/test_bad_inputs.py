@@ -119,9 +119,9 @@ CASES = [
     Case("an integer of 400 digits in y", lambda: regress(X, [10**400, *TARGET[1:]]), "beyond 1.8e308"),
     Case("rows of different lengths", lambda: classify([[1, 2], [1]], ["a", "b"]), "row 0 has 2 .* row 1 1 value"),
     Case("y with rows of different lengths", lambda: regress(X, [[1, 2], *[[1]] * 39]), "y has rows of different"),
-    Case("every row a class of its own", lambda: classify(X, np.arange(40)), "a class of its own"),
+    Case("every row a class of its own", lambda: classify(X, np.arange(40)), "a separate class"),
     Case("a label that is missing", lambda: classify(X, [None, *Y[1:]]), "1 of 40 values are missing, .* position 0"),
-    Case("labels of two types", lambda: classify(X, np.array([1, *Y[1:]], dtype=object)), "no common order"),
+    Case("labels of two types", lambda: classify(X, np.array([1, *Y[1:]], dtype=object)), "cannot be sorted"),
     Case(
         "text in an array of objects",
         lambda: classify(MIXED.to_numpy()),
@@ -132,7 +132,7 @@ CASES = [
     Case("dates as targets", lambda: regress(X, STAMPS), "such as days since a date"),
     Case("matrices of kernels without saying so", lambda: classify(GRAMS), "then pass kernels='precomputed'"),
     Case("a KernelStack without saying so", lambda: classify(KernelStack(GRAMS)), "pass kernels='precomputed'"),
-    Case("two kernels that are no list", lambda: KernelBank.per_feature(Linear(), Gaussian(1.0)), "given as a list"),
+    Case("two kernels that are no list", lambda: KernelBank.per_feature(Linear(), Gaussian(1.0)), "kernels as a list"),
     Case("X without rows", lambda: classify(X[:0], Y[:0]), "minimum of 1 is required"),
     Case(
         "a column of text", lambda: classify(FRAME.assign(note=NOTES)), "'note' \\(a different value .*TableVectorizer"
@@ -150,7 +150,7 @@ CASES = [
     Case(
         "an array for a bank of categories",
         lambda: KernelBank.auto().fit(MIXED).prepare(X),
-        "which an array has not",
+        "instead of an array",
     ),
     Case("text where a model reads numbers", lambda: classify(MIXED).predict(MIXED.assign(age="old")), "'age'.*in fit"),
     Case("views without common samples", lambda: classify(STRANGERS), "'a' has no sample in common"),

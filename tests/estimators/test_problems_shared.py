@@ -206,7 +206,7 @@ def test_what_cannot_be_shared_is_refused_in_words():
         MKLClassifier(outputs="shared", loss="hinge", resources={"representation": "gram"}).fit(X, LABELS)
     with pytest.raises(IncompatibleError, match=r"Able: shared_newton"):
         MKLClassifier(outputs="shared", solver="pfbs").fit(X, LABELS)
-    with pytest.raises(InvalidInputError, match="there is nothing to share"):
+    with pytest.raises(InvalidInputError, match="share one score already"):
         regularization_path(X[:50], LABELS[:50], outputs="shared", loss="logistic")
 
 

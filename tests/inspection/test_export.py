@@ -341,7 +341,7 @@ def test_kernels_that_are_divided_row_by_row_are_no_sum_of_columns(tmp_path):
     """Linear kernels of several columns were exported as such: off by as much as scores vary."""
     X = numbers()
     model = MKLRegressor(KernelBank.joint(Linear(), normalize="unit_diagonal"), alpha=1e-3).fit(X, wave(X))
-    with pytest.raises(IncompatibleError, match="fit with normalize='mean_diagonal'"):
+    with pytest.raises(IncompatibleError, match="Fit with normalize='mean_diagonal'"):
         export_model(model, tmp_path / "model.py")
     with pytest.raises(IncompatibleError, match="Export to"):
         export_model(model, tmp_path / "model.sql")

@@ -119,7 +119,7 @@ def test_what_cannot_be_done_is_said(model: MKLRegressorCV) -> None:
         conformal_intervals(model, Y[:100], X[NEW])
     with pytest.raises(InvalidInputError, match=r"confidence must be below 1, got 1\.5"):
         conformal_intervals(model, Y[FIT], X[NEW], confidence=1.5)
-    with pytest.raises(InvalidInputError, match="Sets are made of probabilities"):
+    with pytest.raises(InvalidInputError, match="Prediction sets need probabilities"):
         conformal_sets(model, Y[FIT], X[NEW])
 
 

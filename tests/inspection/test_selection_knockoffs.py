@@ -120,7 +120,7 @@ def test_what_cannot_be_copied_is_refused_in_words_unless_copies_are_given() -> 
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"size": rng.normal(size=50), "kind": rng.choice(["u", "v"], size=50)})
     model = MKLRegressor(tol=1e-2)
-    with pytest.raises(InvalidInputError, match=r"Columns \['kind'\] hold no numbers"):
+    with pytest.raises(InvalidInputError, match=r"Columns \['kind'\] are not numeric"):
         knockoff_selection(model, X, X["size"])
     copies = X.sample(frac=1.0, random_state=0)
     assert list(knockoff_selection(model, X, X["size"], copies=copies, random_state=0).norms.index) == ["size", "kind"]

@@ -49,7 +49,7 @@ def test_noise_selects_fewer_kernels_the_stronger_the_penalty() -> None:
 
 def test_a_strength_that_folds_chose_is_refused_in_words() -> None:
     model = MKLRegressorCV(BANK, cv=2).fit(X, TRUTH)
-    with pytest.raises(InvalidInputError, match="give MKLClassifier, MKLRegressor or MKLSurvival with the alpha_"):
+    with pytest.raises(InvalidInputError, match="MKLRegressor or MKLSurvival with the chosen alpha_"):
         noise_selection(model, X, TRUTH)
 
 

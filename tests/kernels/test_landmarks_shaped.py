@@ -134,15 +134,15 @@ def test_kernels_of_missingness_have_no_shape() -> None:
         ),
         (
             lambda: KernelBank([("a", Shaped(Linear(), "convex") + Linear(), ["age"])]),
-            "made of one with a shape, which its functions do not have",
+            "has a part with a shape, which the whole kernel does not keep",
         ),
         (
             lambda: KernelBank([("a", Interaction([(Shaped(Linear(), "convex"), [0])]), ["age"])]),
-            "made of one with a shape, which its functions do not have",
+            "has a part with a shape, which the whole kernel does not keep",
         ),
         (
             lambda: KernelBank([("a", Shaped(Linear(), "convex"), ["age", "dose"])]),
-            "functions of one column have",
+            "which needs one column",
         ),
         (
             lambda: KernelBank.per_feature([Linear()], ["age"], shape={"age": "convex", 0: "concave"}),
@@ -175,7 +175,7 @@ def test_categories_and_matrices_cannot_have_shapes() -> None:
     with pytest.raises(InvalidInputError, match="'site'"):
         KernelBank.per_feature([Overlap()], ["site"], shape={"site": "increasing"}).fit(table())
     bank = KernelBank.per_feature([Gaussian(1.0)], ["age"], shape={"age": "increasing"}).fit(table())
-    with pytest.raises(IncompatibleError, match=r"'age: gaussian.*matrices among samples cannot keep"):
+    with pytest.raises(IncompatibleError, match=r"'age: gaussian.*Gram matrices cannot represent"):
         build_stack(bank, table())
     with pytest.raises(InvalidInputError, match=r"knots .* are learned when its bank is fitted"):
         Shaped(Linear(), "convex").features([[1.0]])

@@ -314,7 +314,7 @@ def test_objects_have_no_centers() -> None:
     """Landmarks of k-means are refused in words."""
     X = pd.DataFrame({"molecule": PRINTS})
     bank = KernelBank([("t", Fingerprint(), "molecule")], landmarks_by="k-means")
-    with pytest.raises(IncompatibleError, match="k-means finds centers of numbers"):
+    with pytest.raises(IncompatibleError, match="k-means needs numbers"):
         MKLRegressor(bank, alpha=0.1, resources={"representation": "factored"}).fit(X, RNG.normal(size=len(PRINTS)))
 
 

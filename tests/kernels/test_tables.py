@@ -195,7 +195,7 @@ NUMBERS = [f"{x:.1f}" for x in np.linspace(1, 99, 60)]
 )
 def test_numbers_that_are_written_as_text_are_pointed_out(texts: list[str], said: str) -> None:
     table = pd.DataFrame({"dose": texts * 2, "age": np.arange(120.0)})
-    with pytest.warns(UserWarning, match=f"Numbers that are written as text.*{said}.*to_numeric") as caught:
+    with pytest.warns(UserWarning, match=f"Numbers written as text.*{said}.*to_numeric") as caught:
         fitted = KernelBank.auto().fit(table)
     assert [warning.filename for warning in caught] == [__file__]
     assert fitted.names[-1] == "dose: overlap()"

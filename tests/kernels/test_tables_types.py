@@ -201,7 +201,7 @@ def test_an_array_stands_for_booleans_and_for_nothing_else() -> None:
         np.testing.assert_allclose(model.predict(X.to_numpy(dtype=float)), expected, rtol=1e-12)
         with pytest.raises(InvalidInputError, match=r"cannot be read as true and false.*it holds [23]"):
             model.predict(X.to_numpy(dtype=float) + 2.0)
-        with pytest.raises(InvalidInputError, match="a DataFrame, which an array has not"):
+        with pytest.raises(InvalidInputError, match="a DataFrame instead of an array"):
             others.predict(rows.to_numpy(dtype=float))
 
 

@@ -100,7 +100,7 @@ def test_new_samples_may_lack_whole_views_and_files_keep_the_model(views, y, tab
     np.testing.assert_allclose(scores, model.decision_function(views)[:5])
     save_model(model, tmp_path / "model.mkl")
     np.testing.assert_array_equal(load_model(tmp_path / "model.mkl").decision_function(only), scores)
-    with pytest.raises(InvalidInputError, match="The model knows the views"):
+    with pytest.raises(InvalidInputError, match="The model was fitted on the views"):
         model.predict(Views({"lungs": tables["rna"]}))
 
 

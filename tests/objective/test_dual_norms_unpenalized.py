@@ -44,7 +44,7 @@ def test_columns_of_a_kernel(Z) -> None:
 def test_what_cannot_go_without_a_penalty(Z) -> None:
     away = (Z[:, None, 0] - Z[:, 0]) ** 2
     y = Z[:, 0]
-    with pytest.raises(InvalidInputError, match="'curve' cannot go without a penalty"):
+    with pytest.raises(InvalidInputError, match="'curve' cannot be unpenalized"):
         free_directions(DenseStack(np.exp(-away)[None], names=("curve",)), np.array([0]), ones=True)
     with pytest.raises(InvalidInputError, match="fit 3 rows exactly"):
         Problem(kernels_of(Z[:3]), y[:3], "squared", get_regularizer(FREE | {"*": None}, 1.0)).dual(y[:3])

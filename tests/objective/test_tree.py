@@ -37,7 +37,7 @@ def test_mistakes_are_said(groups, message) -> None:
 def test_a_tree_without_single_norms_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="l1_ratio"):
         Tree(1.0, GROUPS, l1_ratio=0.0)
-    with pytest.raises(InvalidInputError, match="has not been told what the kernels are called"):
+    with pytest.raises(InvalidInputError, match="names of the kernels of this tree are not set"):
         Tree(1.0, GROUPS).value(np.ones(5))
 
 

@@ -89,7 +89,7 @@ def test_a_stop_at_the_printed_gap_takes_few_iterations() -> None:
 @pytest.mark.parametrize(
     ("loss", "penalty", "given", "match"),
     [
-        ("logistic", "simplex", {}, "no smooth function of each norm"),
+        ("logistic", "simplex", {}, "not a smooth function of each norm"),
         ("logistic", "l1", {"fit_intercept": False}, "printed problem has an intercept"),
     ],
 )

@@ -90,7 +90,7 @@ def test_auto_goes_by_the_name_of_what_it_takes() -> None:
 @pytest.mark.parametrize(
     ("solvers", "message"),
     [
-        (["auto", "smooth_dual"], "'smooth_dual' is compared with itself"),
+        (["auto", "smooth_dual"], "'smooth_dual' occurs twice"),
         ([], "No solvers to compare. Able to solve the problem: smooth_dual, working_set"),
         (["simplex_mkl"], "Unknown solver 'simplex_mkl'"),
     ],

@@ -119,8 +119,8 @@ def _numbers(samples: LabeledTable) -> Any:
         numbers = np.issubdtype(classes.dtype, np.number)
         as_they_are = " --task regression takes these numbers as they are." if numbers else ""
         raise InvalidInputError(
-            f"A path is that of one model, but the target has {len(classes)} classes; fit --cv chooses for all of "
-            f"them.{as_they_are}"
+            f"A path needs a target with two classes or numbers, but this one has {len(classes)} classes; use fit "
+            f"--cv.{as_they_are}"
         )
     return np.where(samples.target == classes[1], 1.0, -1.0)
 

@@ -169,7 +169,7 @@ class TableOptions:
         if self.strata is not None and self.event is None:
             raise typer.BadParameter("--strata is for survival, with --time and --event.")
         if self.time is not None and self.task != "auto":
-            raise typer.BadParameter("--time and --event are those of survival; leave out --task.")
+            raise typer.BadParameter("--time and --event are for survival; leave out --task.")
 
     @property
     def column(self) -> str:
@@ -218,7 +218,9 @@ class FitOptions(LearningOptions):
 def run_fit(options: FitOptions, outcome: Outcome) -> None:
     """Fit a model to a table, score it on held-out rows, and save it."""
     if options.output.is_dir() or (options.output.exists() and not zipfile.is_zipfile(options.output)):
-        raise InvalidInputError(f"--output: {str(options.output)!r} exists and is no model file; choose another name.")
+        raise InvalidInputError(
+            f"--output: {str(options.output)!r} exists and is not a model file; choose another name."
+        )
     check_new(options.output, "--output", options.force, options.files)
     check_parameters(options.given)
     samples, bank = read_task(options, outcome)

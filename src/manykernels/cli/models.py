@@ -167,10 +167,10 @@ def features_of(model: BaseEstimator, frame: pd.DataFrame, orders: dict[str, str
     """
     if not isinstance(model, BaseMKL):
         raise InvalidInputError(
-            f"The file holds a {type(model).__name__}, which predicts nothing by itself: use Python."
+            f"The file holds a {type(model).__name__}, which the command cannot predict with; use Python."
         )
     if model.__sklearn_tags__().input_tags.pairwise:
-        raise InvalidInputError("The model was fitted on precomputed kernels, which a table does not hold: use Python.")
+        raise InvalidInputError("The model was fitted on precomputed kernels, not on a table; use Python.")
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         if frame.shape[1] != model.n_features_in_:
@@ -217,8 +217,7 @@ def _strata(frame: pd.DataFrame, metadata: Mapping[str, Any], options: PredictOp
         return None
     if column not in frame.columns:
         raise InvalidInputError(
-            f"--at needs the column {column!r}: every stratum of this model has a baseline of its own. Leave out --at "
-            "for risks alone."
+            f"--at needs the column {column!r}: every stratum has a separate baseline. Leave out --at for risk scores."
         )
     return strata_of(frame, column, [str(level) for level in levels])
 

@@ -347,7 +347,7 @@ def usable_features(
 ) -> pd.DataFrame:
     """Return the columns with parsed dates, or raise an error that names all unusable columns."""
     if frame.shape[1] == 0:
-        raise InvalidInputError("There is no column left to learn from.")
+        raise InvalidInputError("No columns are left for features.")
     # Column by column takes seconds for a hundred thousand numeric columns, about which nothing is to be found out.
     orders = orders or {}
     read = frame.loc[:, ~real_columns(frame)].items()

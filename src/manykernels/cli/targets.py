@@ -126,7 +126,7 @@ def _task_of(column: pd.Series, name: str, task: str) -> tuple[str, str]:
         if found := numbers_as_text(column):
             raise InvalidInputError(
                 f"The target {name!r} is numbers that are written as text ({found}). Write them as plain numbers, "
-                "1234.5, and leave a gap where there is none; --task classification takes them for classes."
+                "1234.5, and leave missing values empty, or use --task classification to read them as classes."
             )
         return "classification", f"{name!r} is not numeric"
     n_values = column.nunique()
@@ -199,7 +199,7 @@ def _truths(column: pd.Series, name: str) -> Array:
     unknown = sorted(set(texts) - set(TRUTHS))
     if unknown:
         raise InvalidInputError(
-            f"--event must be a column that says whether the event was seen, by true or false, yes or no, 1 or 0; "
+            f"--event must be a column of true or false, yes or no, 1 or 0 (event observed or not); "
             f"{name!r} holds {quoted(unknown)}."
         )
     return texts.map(TRUTHS).to_numpy(dtype=bool)

@@ -185,10 +185,7 @@ def brier_score(y_train: ArrayLike, y: ArrayLike, survival: ArrayLike, times: Ar
     chances = _uncensored(train, np.minimum(time, at))
     if (known & (chances <= 0)).any():
         beyond = at[(known & (chances <= 0)).any(axis=0)]
-        raise InvalidInputError(
-            f"By the time {beyond.min():g} everybody in y_train is censored, so that no weight is known: ask for "
-            "earlier times."
-        )
+        raise InvalidInputError(f"By the time {beyond.min():g} all samples in y_train are censored. Use earlier times.")
     errors = (lives - guesses) ** 2
     return np.asarray(np.divide(errors, chances, out=np.zeros_like(errors), where=known).mean(axis=0))
 
@@ -415,7 +412,7 @@ class MKLSurvival(BaseMKL):
         target = check_survival(y)
         if not target["event"].any():
             raise InvalidInputError(
-                f"There is no event among the {len(target)} samples: all are censored, and nothing tells hazards apart."
+                f"There is no event among the {len(target)} samples: all are censored, so hazards cannot be estimated."
             )
         return target
 

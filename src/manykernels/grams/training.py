@@ -533,8 +533,8 @@ def build_stack(
     shaped = [m for m, spec in enumerate(getattr(bank.raw, "specs", ())) if isinstance(spec, Shaped)]
     if shaped:
         raise IncompatibleError(
-            f"Kernel {bank.names[shaped[0]]!r} has functions of a shape, which matrices among samples cannot keep: "
-            "take what works on factors, such as MKLRegressor and solve, or leave the shape out."
+            f"Kernel {bank.names[shaped[0]]!r} has a shape, which Gram matrices cannot represent. Use an estimator "
+            f"with factors, such as MKLRegressor or solve, or leave out the shape."
         )
     prepared = X if isinstance(X, PreparedRows) else bank.prepare(X)
     if isinstance(bank.raw, ProductKernels):

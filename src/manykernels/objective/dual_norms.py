@@ -95,8 +95,8 @@ def kernel_factor(stack: GramStack, kernel: int) -> Array:
         if factor.shape[1] == MOST_DIRECTIONS or diagonal[pivot] < SMALLEST * top:
             name = stack.names[kernel] if stack.names else kernel
             raise InvalidInputError(
-                f"Kernel {name!r} cannot go without a penalty: it is no inner product of a few columns of about the "
-                f"same size. Give it a penalty, or take Linear() on single columns: at most {MOST_DIRECTIONS}."
+                f"Kernel {name!r} cannot be unpenalized: it is not an inner product of a few columns of similar size. "
+                f"Give it a penalty, or use Linear() on single columns: at most {MOST_DIRECTIONS}."
             )
         column = stack.block(None, [pivot], [kernel])[0, :, 0] - factor @ factor[pivot]
         column /= np.sqrt(diagonal[pivot])

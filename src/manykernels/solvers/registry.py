@@ -309,9 +309,7 @@ def _labeled(
     labels = [label for label, _ in pairs]
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
-        raise InvalidInputError(
-            f"Solver {twice[0]!r} is compared with itself. Give a mapping from labels to solvers to tell them apart."
-        )
+        raise InvalidInputError(f"Solver {twice[0]!r} occurs twice. Pass a mapping from labels to solvers.")
     if not pairs:
         raise InvalidInputError(f"No solvers to compare. Able to solve the problem: {', '.join(solvers_for(problem))}.")
     return dict(pairs)

@@ -261,7 +261,7 @@ class Run(Generic[C]):
         return self._best
 
     def prove(self, best: C) -> None:
-        """Let the best model be the same a with per better certificate, by which the run may have converged."""
+        """Let the best model be the same one with a better certificate, by which the run may have converged."""
         self._best = best
         if self._converged(best) and self.status in (Status.STALLED, Status.MAX_ITER, Status.TIME_LIMIT):
             self.status = Status.CONVERGED

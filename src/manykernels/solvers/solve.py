@@ -350,8 +350,8 @@ def _target(y: Any, loss: AnyLoss) -> Any:
     y = y if hasattr(y, "dask") or isinstance(y, RowVector) else np.asarray(y)
     if loss.couples_samples and isinstance(y, np.ndarray) and y.dtype.kind in "iuf" and (y > 0).all():
         warn(
-            "y holds times without events, and each counts as one that was seen. If some were not, "
-            "survival_array(event, time) says which; survival_array(np.ones(len(time)), time) says that all were."
+            "y has times without events, so all events count as observed. Pass survival_array(event, time); "
+            "survival_array(np.ones(len(time)), time) silences this warning."
         )
     return y
 

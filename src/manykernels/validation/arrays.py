@@ -303,8 +303,8 @@ def check_growth(value: object) -> float:
     growth = check_positive(value, "growth")
     if growth < 1:
         raise InvalidInputError(
-            f"growth must be at least 1, got {value!r}: below 1 large interactions are penalized less than small ones, "
-            "so that the search would have to visit them all. Values from 2 to 4 are usual."
+            f"growth must be at least 1, got {value!r}: below 1 the search would have to visit all interactions. "
+            f"Values from 2 to 4 are usual."
         )
     return growth
 

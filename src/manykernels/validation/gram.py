@@ -286,9 +286,8 @@ def tell_of_replaced(sizes: dict[int, float], n_kernels: int, name: str) -> None
         return
     warn(
         f"{len(sizes)} of {n_kernels} kernels are indefinite, {name}[{worst}] most: its smallest eigenvalue is "
-        f"-{size:.1e} of its largest. Storage may leave as much, so the nearest positive semidefinite matrices "
-        "stand in for them, and values computed from the matrices as they were given differ. psd='clip' says that "
-        "this is meant.",
+        f"-{size:.1e} of its largest. This is within rounding of the storage; negative eigenvalues were set to zero, "
+        f"so values computed from the given matrices differ. Pass psd='clip' to silence this warning.",
     )
 
 

@@ -231,7 +231,7 @@ def test_dask_collections_are_fitted_where_they_are(kind: str) -> None:
     single = on_factors(X if kind == "array" else rows.compute(), y, bank_of(), **options)
     assert_same(model, single)
     np.testing.assert_allclose(model.decision_function(rows), single.decision_function(X), atol=1e-7)
-    with pytest.raises(IncompatibleError, match="need rows in sorted order"):
+    with pytest.raises(IncompatibleError, match="need sorted rows"):
         factored_stack(rows, KernelBank.per_feature(Laplacian(1.0)))
 
 

@@ -111,7 +111,7 @@ def discover_greedily(
       each at the place, for more time an iteration (finite families have nothing to slide on);
     - ``"frank_wolfe"`` (CKL, Algorithm 6) moves all weights toward the new kernel by a line search;
     - ``"fixed_steps"`` does so by the step ``2 / (k + 1)`` of iteration ``k``, for which section 5.1 has its bound;
-    - ``"pairwise"`` moves weight from the worst kernel found to the new a by per line search, which converges linearly
+    - ``"pairwise"`` moves weight from the worst kernel found to the new one by a line search, which converges linearly
       where Frank-Wolfe needs a number of steps proportional to the inverse of the gap.
 
     Parameters

@@ -95,7 +95,7 @@ def check_gram_memory(n_base: int, n_samples: int) -> None:
             f"The Gram matrices of {n_base} base kernels on {n_samples} samples take {format_bytes(nbytes)} besides "
             f"{format_bytes(working)} of working arrays, but the memory budget is "
             f"{format_bytes(budget)}. Use fewer samples or base kernels, or linear base kernels of single columns, "
-            "which take one vector each."
+            f"which need one vector each."
         )
 
 

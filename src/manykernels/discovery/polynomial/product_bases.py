@@ -280,7 +280,7 @@ class GramBase(ProductBase):
         if size > LARGEST_STACK:
             raise MemoryBudgetError(
                 f"{len(indices)} products of Gram matrices of {self.n_samples} samples take {size / 2**30:.1f} GiB; "
-                "lower max_kernels or n_steps, or use linear base kernels, which take one vector each."
+                "lower max_kernels or n_steps, or use linear base kernels, which need one vector each."
             )
         grams = np.ones((len(indices), self.n_samples, self.n_samples))
         with np.errstate(over="ignore", under="ignore"):

@@ -60,7 +60,7 @@ class PenaltyGrid:
         return [Candidate(*at, np.full((n_folds, 1), np.nan), np.nan, 0) for at in self.asked]
 
     def scored(self, folds: Rung) -> list[Candidate]:
-        """Return every candidate. Folds are opened a at per time.
+        """Return every candidate. Folds are opened one at a time.
 
         After an early end, the complete folds count, or else the most complete ones; untried candidates have no score.
         """

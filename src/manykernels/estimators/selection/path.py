@@ -449,8 +449,7 @@ def _targets(y: Any, loss: Any, *, shared: bool) -> tuple[Array | None, Array]:
     single = len(classes) == 2
     if single and shared:
         raise InvalidInputError(
-            f"y has two classes, {classes.tolist()}, of which one score says all: there is nothing to share. Leave "
-            "outputs='own'."
+            f"y has two classes, {classes.tolist()}, which share one score already. Leave outputs='own'."
         )
     if not single and not shared:
         raise InvalidInputError(

@@ -266,7 +266,7 @@ class Explanations:
         if not self._expansion.bank.on_columns:
             raise AttributeError(
                 f"{asked} is not defined for precomputed kernels and pairs, which have no columns: "
-                "importance_frame('kernel') tells what predictions lose without each precomputed kernel."
+                "importance_frame('kernel') has the importance of each precomputed kernel."
             )
         return self._expansion.bank
 

@@ -93,7 +93,7 @@ def solve_problems(
     """Solve every problem, in threads if there are several of both; convergence warnings are left to the caller.
 
     ``starts`` are models to begin from, one a problem if there are any. A ``time_limit`` among the parameters is for
-    all problems together; a of per configured solver is for each.
+    all problems together; one of a configured solver is for each.
     """
     until = end_of(None if isinstance(solver, Solver) else parameters.get("time_limit"))
     workers = min(n_threads(n_jobs), len(problems))

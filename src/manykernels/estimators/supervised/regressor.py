@@ -301,7 +301,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
                 "bands of the score (ShapeDisplay), quantiles (loss='quantile') or conformal intervals."
             )
         if self._takes_kernels:
-            raise InvalidInputError("return_std needs k(x, x) of new rows, which precomputed kernels do not bring.")
+            raise InvalidInputError("return_std needs k(x, x) of new rows, which precomputed kernels do not have.")
         rows = self._checked_rows(X, reset=False)
         targets = range(self._expansion.n_targets)
         found = np.sqrt(np.column_stack([posterior_of(self, target).variance(rows) for target in targets]))

@@ -113,8 +113,8 @@ def _warn_of_spreads(table: Table) -> None:
     if len(spreads) and spreads.max() > UNLIKE * np.median(spreads):
         warn(
             "X is sparse, so its columns are not standardized, and their standard deviations differ: the largest is "
-            f"{spreads.max():.3g}, the median {np.median(spreads):.3g}. Large columns decide what kernels of all "
-            "columns see; divide them by their size first, such as by MaxAbsScaler, which keeps X sparse.",
+            f"{spreads.max():.3g}, the median {np.median(spreads):.3g}. Large columns dominate kernels of all "
+            f"columns; scale them first, for example with MaxAbsScaler, which keeps X sparse.",
         )
 
 
@@ -290,8 +290,8 @@ def class_labels(y: ArrayLike) -> Array:
             kinds = sorted({type(label).__name__ for label in labels})
             if len(kinds) > 1 and not all(isinstance(label, (int, float, np.number, np.bool_)) for label in labels):
                 raise InvalidInputError(
-                    f"y holds labels of different types ({', '.join(kinds)}), which have no common order. Make them "
-                    "all text: [str(label) for label in y]."
+                    f"y holds labels of different types ({', '.join(kinds)}), which cannot be sorted. Convert them to "
+                    f"text: [str(label) for label in y]."
                 )
             if (plain := pd.api.types.infer_dtype(labels)) in ("boolean", "integer"):
                 raise InvalidInputError(
@@ -308,9 +308,8 @@ def class_labels(y: ArrayLike) -> Array:
             n_classes = len(np.unique(labels))
             if n_classes == len(labels) > 2:
                 raise InvalidInputError(
-                    f"y has {n_classes} different labels for {n_classes} samples: each would be a class of its own, of "
-                    "which nothing can be learned. Check the column; for numbers take a regressor, such as "
-                    "MKLRegressor."
+                    f"y has {n_classes} different labels for {n_classes} samples: every sample would be a separate "
+                    f"class. Check the column; for numbers use a regressor, such as MKLRegressor."
                 )
         check_classification_targets(labels)
     return labels

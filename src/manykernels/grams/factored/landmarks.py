@@ -176,9 +176,7 @@ def _uniform(points: Array) -> Callable[[int], Array]:
 def _centers(points: Array) -> Callable[[int], Array]:
     """Return a sampler of the rows nearest to cluster centers, with standardized columns."""
     if isinstance(points, SparsePoints):
-        raise IncompatibleError(
-            "k-means finds centers of numbers, and objects have none: take landmarks_by='cholesky' or 'uniform'."
-        )
+        raise IncompatibleError("k-means needs numbers, not objects. Use landmarks_by='cholesky' or 'uniform'.")
     chosen = np.arange(len(points))[:CLUSTERED_ROWS]  # as if shuffled
     scale = points.std(axis=0)
     some = points[chosen] / np.where(scale > 0, scale, 1.0)

@@ -35,8 +35,8 @@ class ScanStack(FactoredStack):
     ) -> None:
         if table.distributed:
             raise IncompatibleError(
-                "Laplacian and Matern kernels of single columns need rows in sorted order, which workers that hold "
-                "parts of them do not have. Take Gaussian kernels, or rows from Parquet files."
+                "Laplacian and Matern kernels of single columns need sorted rows, which Dask workers do not have. Use "
+                "Gaussian kernels, or rows from Parquet files."
             )
         super().__init__(table, positions, specs, scales, names=names)
         self.columns = np.array([column for (column,) in positions], dtype=np.int64)

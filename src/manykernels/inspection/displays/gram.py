@@ -83,7 +83,7 @@ class AlignmentDisplay(draw.Display):
 
     @classmethod
     def from_bank(cls, bank: KernelBank, X: TableLike, *, y: ArrayLike | None = None, top: int = 30) -> Self:
-        """Evaluate the kernels of a bank on a table, a at per time.
+        """Evaluate the kernels of a bank on a table, one at a time.
 
         Parameters
         ----------

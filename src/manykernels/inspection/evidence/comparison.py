@@ -299,7 +299,7 @@ def compare(
                 try:
                     found[row, k] = fixed.score_of(method)
                 except InvalidInputError as error:  # the method is not defined here
-                    warn(f"There is no {method} in fold {k}: {error}")
+                    warn(f"{method} failed in fold {k}: {error}")
                 advance("")
     return _table(methods, found, splits)
 

@@ -484,7 +484,9 @@ def conformal_sets(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confiden
     """
     known = _held_out(model, y)
     if known.ndim != 2 or not hasattr(model, "predict_proba"):
-        raise InvalidInputError("Sets are made of probabilities, which this model has none of: take loss='logistic'.")
+        raise InvalidInputError(
+            "Prediction sets need probabilities, which this model does not have. Use loss='logistic'."
+        )
     places = np.searchsorted(model.classes_, np.asarray(y))
     folds = _fold_models(model)
     if folds:

@@ -224,7 +224,7 @@ class NullModel:
             if not likelihood:
                 raise InvalidInputError(
                     f"With kernels under ridge that are always in, tests need the variance of the target, which the "
-                    f"loss {problem.loss.name!r} does not say: take one of {LIKELIHOODS}, or no penalty for these "
+                    f"loss {problem.loss.name!r} does not define. Use one of {LIKELIHOODS}, or no penalty for these "
                     "kernels (None in place of 'ridge')."
                 )
             small = problem.take(always)
@@ -236,7 +236,7 @@ class NullModel:
                 if problem.n_samples * int(factor.starts[-1]) > MOST_ENTRIES:
                     raise InvalidInputError(
                         f"The kernel {problem.kernel_names[m]!r}, which is always in, has {int(factor.starts[-1]):,} "
-                        f"features, too many to be held on {problem.n_samples:,} rows. Test some of the rows."
+                        f"features, too many for {problem.n_samples:,} rows. Test a subset of the rows."
                     )
                 Z = np.asarray(factor.rows(slice(None)))
                 fixed, ridge = np.hstack([fixed, Z]), np.concatenate([ridge, np.full(Z.shape[1], 1.0 / weight)])

@@ -637,8 +637,8 @@ def _copies(original: pd.DataFrame, copies: str | TableLike, rng: np.random.Gene
     other = original.columns[~np.array(numeric)].tolist()
     if other:
         raise InvalidInputError(
-            f"Columns {other[:6]} hold no numbers: copies as of a Gaussian would be told from them at sight. Give "
-            "copies, an array like X drawn from a model of such columns, or leave them out."
+            f"Columns {other[:6]} are not numeric, so Gaussian copies are not valid. Pass copies drawn from a model "
+            f"of such columns, or leave them out."
         )
     method = check_choice(copies, METHODS, "copies") or copies
     drawn = gaussian_knockoffs(original.to_numpy(dtype=np.float64), method=str(method), random_state=rng)
@@ -667,7 +667,7 @@ def _doubled(
     """Return the kernels inside units with the kernels of the copies, the bank, and kernels left out."""
     bank = as_bank(getattr(estimator, "kernels", None), Table.of(original))
     if not isinstance(bank, KernelBank):
-        raise InvalidInputError("knockoff_selection copies columns, which precomputed kernels and pairs have none of.")
+        raise InvalidInputError("knockoff_selection needs columns, which precomputed kernels and pairs do not have.")
     entries, left_out = [], []
     for name, spec, columns in bank.expand(original):
         if len({units[original.columns[j]] for j in columns}) > 1:
@@ -785,8 +785,8 @@ def noise_selection(
     check_count(n_permutations, "n_permutations")
     if "alpha" not in estimator.get_params(deep=False) or not hasattr(estimator, "noise_ratio_"):
         raise InvalidInputError(
-            f"noise_selection refits at the strength of the model, which an {type(estimator).__name__} has none of: "
-            "give MKLClassifier, MKLRegressor or MKLSurvival with the alpha_ that was found."
+            f"noise_selection refits at the strength of the model, which an {type(estimator).__name__} does not have. "
+            f"Pass MKLClassifier, MKLRegressor or MKLSurvival with the chosen alpha_."
         )
     ratio = float(np.median(estimator.noise_ratio_))
     model, rng = clone(estimator).set_params(alpha=f"{ratio:.6g}*noise"), generator_from(random_state)

@@ -43,7 +43,8 @@ def card_of(program: Program) -> pd.DataFrame:
     card = pd.concat(frames, ignore_index=True)
     if len(card) > MOST_LINES:
         raise IncompatibleError(
-            f"A card of {len(card)} lines is none to score by: export .sql or .onnx, or fit kernels of single columns."
+            f"A card of {len(card)} lines is too long to score by hand. Export to .sql or .onnx, or fit kernels of "
+            f"single columns."
         )
     ends = [name for name in card.columns if name not in ("term", *names, "max_error")]
     return card[["term", *ends, *names, "max_error"]]

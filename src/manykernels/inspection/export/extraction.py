@@ -125,7 +125,7 @@ def _keeps_points(columns: Columns, axes: list[Axis], members: list[int], with_p
     if with_points:
         return True
     raise IncompatibleError(
-        f"Kernel {columns.bank.names[members[0]]!r} reads {len(axes)} columns: its function is no table of numbers. "
-        "Export to .onnx or .py, which keep its points, or fit kernels of one or two columns, such as "
+        f"Kernel {columns.bank.names[members[0]]!r} reads {len(axes)} columns, too many to be tabulated. Export to "
+        f".onnx or .py, which keep its points, or fit kernels of one or two columns, such as "
         "KernelBank.per_feature(widths=['median']) or KernelBank.interactions()."
     )

@@ -55,7 +55,7 @@ def kernel_term(columns: Columns, m: int) -> KernelTerm:
     if missed > MISSED * max(float(np.abs(wanted[known]).max(initial=0.0)), np.finfo(np.float64).tiny):
         raise IncompatibleError(
             f"Kernel {columns.bank.names[m]!r} of several columns is centered without an intercept or divided by its "
-            "diagonal row by row, which exported kernels are not; fit with normalize='mean_diagonal'."
+            f"diagonal row by row, which cannot be exported. Fit with normalize='mean_diagonal'."
         )
     return replace(part, error=SAFETY * missed)
 

@@ -265,7 +265,7 @@ class ShapeDisplay(draw.Display):
             raise InvalidInputError(f"There is no column {unknown[0]!r}; the model knows {names[:10]}.")
         if not members:
             raise InvalidInputError(
-                "No kernel on a single column is active, so that there is no curve to draw. Use SurfaceDisplay for two "
+                "No kernel on a single column is active, so there is no curve to draw. Use SurfaceDisplay for two "
                 "columns, ContributionsDisplay for kernels of more, or fit KernelBank.per_feature(widths=['median'])."
             )
         wanted = list(columns) if columns is not None else list(members)

@@ -108,7 +108,7 @@ class SurfaceDisplay(draw.Display):
         pairs = {label: own for label, own in free.items() if len(own) == 2}
         if columns is None and not pairs:
             others = f" beside {', '.join(map(repr, held))}" if held else ""
-            raise InvalidInputError(f"No kernel on two columns{others} is active, so that there is no surface to draw.")
+            raise InvalidInputError(f"No kernel on two columns{others} is active, so there is no surface to draw.")
         if columns is None:
             whole = [own for label, own in pairs.items() if len(sets[label]) == 2 + len(held)]
             first, second = next(iter(whole or pairs.values()))

@@ -165,7 +165,7 @@ def _table_kernels(kernels: TableKernels) -> Iterator[str]:
 
 
 def _is_encoding(encoding: Encoding) -> bool:
-    """Tell whether an encoding is a that per column may have."""
+    """Tell whether an encoding is one that a column may have."""
     levels = encoding.levels
     plain = isinstance(levels, tuple) and all(isinstance(level, (str, bool, int, float)) for level in levels)
     tails = encoding.tails

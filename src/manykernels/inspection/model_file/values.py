@@ -178,9 +178,7 @@ def register_class(own: Class) -> Class:
     """
     name = own.__name__
     if not (is_dataclass(own) or issubclass(own, BaseMKL)):
-        raise InvalidInputError(
-            f"{name} is neither a dataclass nor an estimator of this library; a file cannot tell it."
-        )
+        raise InvalidInputError(f"{name} is neither a dataclass nor an estimator of this library, and cannot be saved.")
     other = known_classes().get(name)
     if other is not None and (other.__module__, other.__qualname__) != (own.__module__, own.__qualname__):
         taken = f"{other.__module__}.{other.__qualname__}"

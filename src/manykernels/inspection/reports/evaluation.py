@@ -247,8 +247,8 @@ def _splits(task: str, y: Array, cv: CrossValidation, groups: ArrayLike | None, 
     held_out = np.concatenate([test for _, test in splits])
     if len(np.unique(held_out)) != len(held_out) or len(held_out) != len(y):
         raise InvalidInputError(
-            f"The folds of a report hold out every row exactly once, which those of cv={cv!r} do not: give a number or "
-            "a splitter such as KFold or GroupKFold. Of rows in the order of time hold out the last: "
+            f"The folds of a report must hold out every row exactly once, but cv={cv!r} does not. Pass a number or a "
+            f"splitter such as KFold or GroupKFold. For rows in order of time, hold out the last ones: "
             "report(model.fit(X[:n], y[:n]), X[:n], y[:n], X_test=X[n:], y_test=y[n:])."
         )
     return splits
@@ -479,5 +479,5 @@ def _machine(task: str, kernel: str, **grid: list[float]) -> Any:
 
 
 def _as_one_kernel(gram: Any) -> Any:
-    """Return a Gram matrix as the only a of per stack."""
+    """Return a Gram matrix as the only matrix of a stack."""
     return gram[None]

@@ -368,8 +368,8 @@ class KernelBank(BankConstructors, Bank):
             spec.check_columns(n_columns, f"Kernel {name!r}")
             if spec.family == "features" and self.center:
                 raise InvalidInputError(
-                    f"Kernel {name!r} reads objects by sparse features, which centering would fill. Take center=False: "
-                    "the intercept of the model stands for what centering removes."
+                    f"Kernel {name!r} reads objects by sparse features, which centering would make dense. Use "
+                    f"center=False with an intercept."
                 )
         table.expanded[id(self)] = self, tuple(kernels), kinds
         return kernels

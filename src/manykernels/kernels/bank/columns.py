@@ -329,7 +329,7 @@ def check_array_readable(encodings: Iterable[Encoding]) -> None:
     """Raise ``InvalidInputError`` for an array, with numeric columns only, that cannot replace the table of fit."""
     if not all(encoding.of_arrays for encoding in encodings):
         raise InvalidInputError(
-            "The kernels read categories, dates or durations of a DataFrame, which an array has not; pass one."
+            "The kernels read categories, dates or durations of a DataFrame; pass a DataFrame instead of an array."
         )
 
 
@@ -393,7 +393,7 @@ def _checked_array(X: Any) -> Array:
                 "X is a KernelStack, which holds matrices of kernels: pass kernels='precomputed' or a PrecomputedBank."
             ) from error
         raise InvalidInputTypeError(
-            f"X holds values that are no numbers ({error}). Arrays hold numbers only; the columns of a DataFrame may "
+            f"X has values that are not numbers ({error}). Arrays hold numbers only; the columns of a DataFrame may "
             "also be dates, categories or booleans."
         ) from error
     except ValueError as error:

@@ -391,7 +391,7 @@ class OnLandmarks(BankEntry):
         if self.columns is None:
             chosen = tuple(j for j in chosen if table.kind(j) == "number")
         if not chosen:
-            raise InvalidInputError("Kernels on landmarks need a column of numbers, and there is none.")
+            raise InvalidInputError("Kernels on landmarks need a column of numbers, but there is none.")
         sharp = self._sharp(table, chosen)
         found: list[NamedKernel] = [(f"all: {spec.label}", spec, chosen) for spec in self.specs]
         for j in sharp:

@@ -167,7 +167,7 @@ class PerView(BankEntry):
         """Return the kernels, view by view."""
         if self.views is None and not table.view_positions:
             raise InvalidInputError(
-                "The bank is meant for Views, but X is one table. Pass Views, or name the columns of each view."
+                "The bank is for Views, but X is one table. Pass Views, or name the columns of each view."
             )
         selected = table.view_positions if self.views is None else dict(self.views)
         views = [(name, table.positions(columns)) for name, columns in selected.items()]
@@ -360,8 +360,8 @@ def _refuse_kernels(selection: object, name: str) -> None:
     inside = selection if isinstance(selection, (list, tuple)) else [selection]
     if wrong := [item for item in inside if isinstance(item, KernelSpec)]:
         raise InvalidInputError(
-            f"{name} got the kernel {wrong[0].label}. Several kernels are given as a list, "
-            f"[Linear(), {type(wrong[0]).__name__}(...)]; what comes after it says on which columns."
+            f"{name} got the kernel {wrong[0].label}. Pass several kernels as a list, [Linear(), "
+            f"{type(wrong[0]).__name__}(...)]; the next argument selects columns."
         )
 
 
@@ -434,8 +434,8 @@ def check_shaped(kinds: Iterable[Kind], normalize: str | None) -> None:
                 )
         elif any(isinstance(part, Shaped) for part in parts_of(spec)):
             raise InvalidInputError(
-                f"The kernel {name!r} is made of one with a shape, which its functions do not have. Give the shape to "
-                "the whole kernel, as Shaped(Sum(...), 'increasing'), or let both stand in the bank by themselves."
+                f"The kernel {name!r} has a part with a shape, which the whole kernel does not keep. Give the shape "
+                f"to the whole kernel, as Shaped(Sum(...), 'increasing'), or add both kernels to the bank separately."
             )
 
 

@@ -140,7 +140,7 @@ class KernelSpec(WithoutCaches, ABC):
         >>> Gaussian(1.0).from_squared_distance(np.array([0.0, 2.0 * np.log(2.0)]))
         array([1. , 0.5])
         """
-        raise InvalidInputError(f"The kernel {self.label!r} is no function of squared distances.")
+        raise InvalidInputError(f"The kernel {self.label!r} is not a function of squared distances.")
 
     def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
         """Return the kernel values for inner products ``G``, written into ``out`` (not ``G`` itself) if given.
@@ -165,7 +165,7 @@ class KernelSpec(WithoutCaches, ABC):
         >>> Polynomial(2).from_inner_product(np.array([0.0, 2.0]))
         array([1., 9.])
         """
-        raise InvalidInputError(f"The kernel {self.label!r} is no function of inner products.")
+        raise InvalidInputError(f"The kernel {self.label!r} is not a function of inner products.")
 
     @property
     def feature_map(self) -> KernelSpec | None:

@@ -137,9 +137,7 @@ class Kmers(ObjectKernel):
         if self.reverse_complement and (self.positional or self.alphabet not in ("dna", "rna")):
             raise InvalidInputError("reverse_complement reads 'dna' or 'rna' whose k-mers have no place.")
         if float(len(letters)) ** self.k * max(comb(self.k, self.gaps), 1) > LONGEST:
-            raise InvalidInputError(
-                f"k={self.k} letters of {len(letters)} make more words than 64 bits can tell apart."
-            )
+            raise InvalidInputError(f"k={self.k} letters of {len(letters)} make more words than 64 bits can encode.")
         words = sum(comb(self.k, i) * (len(letters) - 1) ** i for i in range(self.mismatches + 1))
         if (count := max(words, comb(self.k, self.gaps)) * (2 * self.shift + 1)) > MOST_WORDS:
             raise InvalidInputError(

@@ -289,8 +289,8 @@ class Shaped(KernelOfFeatures):
         """Raise if there is not a single column."""
         if n_columns != 1:
             raise InvalidInputError(
-                f"{name} has the shape {self.shape!r}, which functions of one column have, but it has {n_columns}. "
-                "Take KernelBank.per_feature, or give it one column."
+                f"{name} has the shape {self.shape!r}, which needs one column, but there are {n_columns}. Use "
+                f"KernelBank.per_feature, or one column."
             )
         self.base.check_columns(n_columns, name)
 

@@ -165,7 +165,7 @@ def _stamps(column: pd.Series, order: str | None) -> pd.Series:
     starts = [value.to_timestamp() if isinstance(value, pd.Period) else pd.Timestamp(value) for value in present]
     aware = [start.tzinfo is not None for start in starts]
     if any(aware) and not all(aware):
-        raise ValueError("some of its dates have a time zone and others have none")
+        raise ValueError("some of its dates have a time zone and others do not")
     found = pd.to_datetime(pd.Series(starts, index=present.index, dtype=object), utc=all(aware))
     return found.reindex(column.index)
 

@@ -73,7 +73,7 @@ def _position(index: int, n_columns: int) -> int:
 def _named(name: object, places: Places | None) -> int:
     if places is None:
         raise InvalidInputError(
-            f"Column {name!r} is selected by name, but X is no DataFrame. Pass one or use positions."
+            f"Column {name!r} is selected by name, but X is not a DataFrame. Pass a DataFrame or use positions."
         )
     if name not in places:
         raise InvalidInputError(f"Unknown column {name!r}; X has {some([str(column) for column in places])}.")

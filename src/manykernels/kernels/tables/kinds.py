@@ -104,9 +104,9 @@ def warn_of_numbers_as_text(columns: Sequence[pd.Series]) -> None:
     named = [f"{name!r} ({found})" for name, found in described if found]
     if named:
         warn(
-            "Numbers that are written as text are read as categories, none of which is closer to another: "
-            f"{listed(named[:SHOWN], len(named))}. pandas.to_numeric(column, errors='coerce') makes them numbers and "
-            "what is no plain number missing; column.astype('category') says that they are categories.",
+            "Numbers written as text are read as categories, without distances between them: "
+            f"{listed(named[:SHOWN], len(named))}. pandas.to_numeric(column, errors='coerce') converts them to "
+            f"numbers (other text becomes missing); column.astype('category') silences this warning.",
         )
 
 

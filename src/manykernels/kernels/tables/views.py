@@ -268,7 +268,7 @@ class Views:
             if name in here and (lost := [column for column in wanted if column not in here[name]]):
                 raise InvalidInputError(f"The view {name!r} lacks {len(lost)} column(s) of the model: {lost[:5]}.")
         if not set(known) & set(here):
-            raise InvalidInputError(f"The model knows the views {list(known)}, and these are {list(here)}.")
+            raise InvalidInputError(f"The model was fitted on the views {list(known)}, but got {list(here)}.")
         lacking = [
             self._lacking[:, self.names.index(name)] if name in here else np.ones(len(self), dtype=bool)
             for name in known
@@ -329,8 +329,8 @@ def _common_index(tables: Mapping[str, pd.DataFrame]) -> pd.Index:
     unlabeled = {name: len(table) for name, table in tables.items() if _is_counted(table.index)}
     if len(set(unlabeled.values())) > 1:
         raise InvalidInputError(
-            f"Views without labels must be equally long, got {unlabeled} rows: nobody knows which belong together. "
-            "Give the tables the labels of their samples as index."
+            f"Views without labels must be equally long, got {unlabeled} rows. Use the labels of the samples as the "
+            f"index of each table."
         )
     index = next(iter(tables.values())).index
     for table in list(tables.values())[1:]:

@@ -314,7 +314,7 @@ class CoupledLoss(abc.ABC):
 
     @property
     def each(self) -> CoupledLoss:
-        """The loss itself, as `Loss` and `SharedLoss` have a of per single score."""
+        """The loss itself, as `Loss` and `SharedLoss` have one of a single score."""
         return self
 
     @abc.abstractmethod
@@ -398,7 +398,7 @@ class CoxPartial(CoupledLoss):
                 f"at index {int(np.argmax(bad))}. An event at time t is +t, a sample censored at t is -t."
             )
         if not (target > 0).any():
-            raise InvalidInputError("There is no event: every sample is censored, and nothing tells hazards apart.")
+            raise InvalidInputError("There is no event: every sample is censored, so hazards cannot be estimated.")
         return target
 
     def bind(self, y: Array, weight: Array) -> RiskSets:

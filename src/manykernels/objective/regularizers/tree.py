@@ -115,7 +115,7 @@ class Tree(Regularizer):
     def _levels(self, n_kernels: int) -> list[tuple[Array, Array, Array]]:
         """Return level by level, the leaves first, the members and group indices, and ``c_v / C`` of all groups."""
         if self.owners is None and self.groups:
-            raise InvalidInputError("This tree has not been told what the kernels are called: see on_kernels.")
+            raise InvalidInputError("The names of the kernels of this tree are not set; see on_kernels.")
         if self.owners is None:
             return [(np.arange(n_kernels), np.zeros(n_kernels, dtype=np.intp), self._rest * np.sqrt([n_kernels]))]
         return self._known_levels

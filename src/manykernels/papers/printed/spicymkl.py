@@ -116,7 +116,7 @@ def _check(problem: Problem) -> None:
     if name not in TABLE_1 + TABLE_2:
         raise IncompatibleError(f"The tables are for the losses {TABLE_1 + TABLE_2}, got {name!r}.")
     if not {Capability.SEPARABLE, Capability.CURVATURE} <= problem.regularizer.capabilities:
-        raise IncompatibleError(f"The penalty {problem.regularizer.name!r} is no smooth function of each norm.")
+        raise IncompatibleError(f"The penalty {problem.regularizer.name!r} is not a smooth function of each norm.")
     if not problem.fit_intercept or np.any(problem.weight != 1) or np.any(problem.penalties != 1):
         raise IncompatibleError("The printed problem has an intercept, but no sample weights and no kernel penalties.")
 
