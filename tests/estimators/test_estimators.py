@@ -130,7 +130,7 @@ def test_sample_weights_are_routed(data: Any) -> None:
 def test_weights_frame_lists_the_heaviest_first(data: Any) -> None:
     model = MKLClassifier(KernelBank.per_feature(widths=[0.5, 2.0]), alpha=0.001).fit(data.frame, data.labels)
     frame, whole = model.weights_frame(), model.weights_frame(active_only=False)
-    assert list(frame.columns) == ["name", "weight", "norm_share", "above_noise", "norm", "kernel", "columns"]
+    assert list(frame.columns) == ["name", "weight", "norm_share", "columns", "kernel", "above_noise", "norm"]
     assert frame["weight"].is_monotonic_decreasing
     assert (len(frame), len(whole)) == (np.count_nonzero(model.kernel_weights_), 6)
     np.testing.assert_allclose(frame["norm_share"].sum(), 1.0)

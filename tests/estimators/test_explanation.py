@@ -179,3 +179,11 @@ def test_a_report_calls_targets_by_their_names(tmp_path: Path) -> None:
     page = report(model, X, TARGETS, tmp_path / "report.html", cv=2).read_text(encoding="utf-8")
     assert ">height<" in page
     assert "output 0" not in page
+
+
+def test_frames_show_weights_and_importances_at_eighty_columns() -> None:
+    wide = X.rename(columns=lambda name: f"expression of a gene with the long name {name}")
+    model = MKLRegressor(KernelBank.joint(widths=["median"]), alpha=0.01).fit(wide, wide.iloc[:, 0])
+    with pd.option_context("display.width", 80, "display.max_columns", 0):
+        assert " weight" in repr(model.weights_frame().head()).splitlines()[0]
+        assert " importance" in repr(model.importance_frame().head()).splitlines()[0]

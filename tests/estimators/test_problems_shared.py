@@ -83,7 +83,7 @@ def test_scores_probabilities_and_parts_belong_together(classifier):
 
 def test_the_table_of_kernels_has_no_column_of_classes(classifier):
     frame = classifier.weights_frame()
-    assert frame.columns.tolist() == ["name", "weight", "norm_share", "above_noise", "norm", "kernel", "columns"]
+    assert frame.columns.tolist() == ["name", "weight", "norm_share", "columns", "kernel", "above_noise", "norm"]
     assert len(frame) == np.count_nonzero(classifier.kernel_weights_)
 
 

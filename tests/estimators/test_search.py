@@ -91,7 +91,7 @@ def test_a_regressor_agrees_with_the_same_kernels_given(data: Any) -> None:
     assert model.score(data.frame, data.y) == pytest.approx(given.score(data.frame, data.y), abs=1e-4)
     whole = model.decompose(data.frame).sum(axis=0) + model.intercept_
     np.testing.assert_allclose(whole, model.predict(data.frame), atol=1e-10)
-    assert list(model.weights_frame().columns) == ["name", "weight", "norm_share", "norm", "kernel", "columns"]
+    assert list(model.weights_frame().columns) == ["name", "weight", "norm_share", "columns", "kernel", "norm"]
 
 
 def test_a_classifier_agrees_with_the_same_kernels_given(data: Any) -> None:

@@ -25,7 +25,9 @@ INTERCEPT = "intercept"
 LEAVE_OUT, FOLDS = "leave-out", "folds"
 EVIDENCE = 2.0  # standard errors that do not count of columns that are within what noise reaches by themselves
 NORMAL = 1.96
-FRAME = ("name", "weight", "norm_share", "norm", "kernel", "columns")
+# Long texts in the middle, which narrow displays drop.
+FRAME = ("name", "weight", "norm_share", "columns", "kernel", "norm")
+IMPORTANCES = ("name", "importance", "low", "high", "columns", "n_kernels", "beyond_noise", "share", "n_rows")
 MOST_LETTERS = 40  # of names of columns that stand for themselves
 
 
@@ -83,7 +85,7 @@ class Explanations:
         >>> from manykernels import MKLRegressor
         >>> model = MKLRegressor(alpha=0.1).fit([[0.0], [1.0], [2.0], [3.0]], [0.0, 1.0, 2.0, 3.0])
         >>> model.weights_frame().columns.tolist()
-        ['name', 'weight', 'norm_share', 'above_noise', 'norm', 'kernel', 'columns']
+        ['name', 'weight', 'norm_share', 'columns', 'kernel', 'above_noise', 'norm']
         """
         check_is_fitted(self)
         weights, norms = np.atleast_2d(self.kernel_weights_, self.kernel_norms_)
@@ -101,7 +103,7 @@ class Explanations:
         shares = norms / total if total > 0 else norms
         frame = self._kernel_frame.assign(weight=weights, norm_share=shares, norm=norms)[list(FRAME)]
         if above is not None:
-            frame.insert(FRAME.index("norm_share") + 1, "above_noise", above)
+            frame.insert(FRAME.index("norm"), "above_noise", above)
         return frame.sort_values("weight", ascending=False, kind="stable", ignore_index=True)
 
     @property
@@ -203,8 +205,8 @@ class Explanations:
         >>> X = np.random.default_rng(0).uniform(-2, 2, (60, 3))
         >>> model = MKLRegressor(loss="quantile", tol=1e-2).fit(X, np.sin(2 * X[:, 1]))
         >>> frame = model.importance_frame()
-        >>> frame["name"].iloc[0], frame.columns[3:].tolist(), model.importance_method_
-        ('x1', ['importance', 'low', 'high', 'beyond_noise', 'share', 'n_rows'], 'leave-out')
+        >>> frame["name"].iloc[0], frame.columns[1:4].tolist(), model.importance_method_
+        ('x1', ['importance', 'low', 'high'], 'leave-out')
         """
         check_is_fitted(self)
         by = check_unit(by, ("view", "kernel"))
@@ -230,7 +232,7 @@ class Explanations:
             best = frame.groupby("columns", sort=False)["importance"].transform("max")
             order = np.lexsort((-frame["importance"], pd.factorize(frame["columns"])[0], -best))
             return frame.iloc[order].reset_index(drop=True)
-        return frame.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
+        return frame[list(IMPORTANCES)].sort_values("importance", ascending=False, kind="stable", ignore_index=True)
 
     def _worth(self, lost: Array, members: Sequence[int]) -> Array:
         """Return the relevant part of the losses of units (u, 2), for units with active kernels."""
