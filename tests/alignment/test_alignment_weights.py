@@ -201,7 +201,7 @@ ORTHOGONAL = np.outer([1.0, 1.0, -1.0, -1.0], [1.0, 1.0, -1.0, -1.0])[None]
     ("kernels", "y", "given", "words"),
     [
         (ORTHOGONAL, [1, -1, 1, -1], {}, "all inner products of kernels with the target are zero"),
-        (ORTHOGONAL, [1, -1, 1, -1], {"method": "independent"}, "no kernel has anything in common"),
+        (ORTHOGONAL, [1, -1, 1, -1], {"method": "independent"}, "all inner products of kernels with the target"),
         (ORTHOGONAL, [2.5, 2.5, 2.5, 2.5], {}, "the target is constant"),
         (np.ones((2, 4, 4)), [1, -1, 1, -1], {}, "all kernels are constant"),
         (ORTHOGONAL, [1, -1, 1], {}, "4 samples, but the target has 3"),

@@ -289,11 +289,11 @@ def test_folds_without_weight_are_left_out_in_words(
     y = y if kind is MKLRegressorCV else y > 0
     held_out_absent, training_absent = np.ones(60), np.zeros(60)
     held_out_absent[:20], training_absent[:20] = 0.0, 1.0
-    with pytest.warns(UserWarning, match="1 of 3 folds lack samples of positive weight"):
+    with pytest.warns(UserWarning, match="1 of 3 folds have no samples of positive weight"):
         model = kind(cv=KFold(3), **settings).fit(X, y, sample_weight=held_out_absent)
     assert model.n_folds_ == 2
     assert np.isfinite(model.best_score_)
-    with pytest.raises(InvalidInputError, match="All 3 folds lack samples of positive weight"):
+    with pytest.raises(InvalidInputError, match="All 3 folds have no samples of positive weight"):
         kind(cv=KFold(3), **settings).fit(X, y, sample_weight=training_absent)
 
 

@@ -153,7 +153,7 @@ def test_brier_scores_of_the_true_curve_have_their_expectation_where_events_and_
     guess = np.full((len(y), len(times)), 0.7)
     np.testing.assert_allclose(brier_score(y, y, guess, times), gone * 0.49 + (1.0 - gone) * 0.09, rtol=1e-13)
     early = survival_array(np.zeros(4, dtype=bool), [1.0, 1.0, 2.0, 2.0])
-    with pytest.raises(InvalidInputError, match="By the time 3 everybody in y_train is censored"):
+    with pytest.raises(InvalidInputError, match="By the time 3 all samples in y_train are censored"):
         brier_score(early, y, survival[:, :2], [2.0, 3.0])
 
 

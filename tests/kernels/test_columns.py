@@ -81,7 +81,7 @@ def test_wrong_selections_are_explained(selection: Any, message: str, frame: pd.
 
 
 def test_names_need_a_data_frame() -> None:
-    with pytest.raises(InvalidInputError, match="'age' is selected by name, but X is no DataFrame"):
+    with pytest.raises(InvalidInputError, match="'age' is selected by name, but X is not a DataFrame"):
         KernelBank([("k", Linear(), "age")]).fit(np.ones((3, 2)))
 
 
