@@ -83,7 +83,11 @@ def test_events_as_numbers_and_gaps(run: Runner, study: tuple[Path, pd.DataFrame
         (("--time", "months"), 2, "--time COLUMN and --event COLUMN"),
         (("--target", "age", *FIT), 2, "--target COLUMN, or"),
         ((*FIT, "--task", "regression"), 2, "leave out --task"),
-        (("--time", "months", "--event", "age"), 1, "true or false, yes or no, 1 or 0 .*; 'age' holds"),
+        (
+            ("--time", "months", "--event", "age"),
+            1,
+            "true or false, yes or no, 1 or 0 (event observed or not); 'age' holds",
+        ),
         (("--time", "died", "--event", "months"), 1, "--time must be a column of numbers, but 'died' holds"),
         (("--time", "months", "--event", "months"), 1, "two columns in one"),
         ((*FIT, "--drop", "died"), 1, "cannot be left out"),

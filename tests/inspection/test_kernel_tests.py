@@ -194,7 +194,7 @@ def test_ridge_beside_losses_without_a_variance_is_refused() -> None:
     X, y = table(40)
     kernels = bank(PerFeature([Linear()], list(X)))
     model = MKLRegressor(kernels, loss="huber", penalty={"age*": "ridge", "*": "l1"}).fit(X, y)
-    with pytest.raises(InvalidInputError, match="'huber' does not define. Use one of"):
+    with pytest.raises(InvalidInputError, match=r"'huber' does not define\. Use one of"):
         kernel_tests(model, X, y)
 
 
