@@ -77,7 +77,7 @@ class AverageKernel:
         return (exact_product if self.gram is None else product_in_precision)(features, coefficients)
 
     def expanded(self, coefficients: Array) -> Array:
-        """Return coefficients of the kernel, which sum to zero if there is an intercept, or of features as they are."""
+        """Return coefficients of the kernel, which sum to zero if there is an intercept, or of features unchanged."""
         centers = self.centered and self.gram is None
         return coefficients - coefficients.mean(axis=0) if centers else coefficients
 
@@ -127,7 +127,7 @@ class AverageModels:
     weights: Array | None = None  # (M,): of the kernels in the sum, where that is known
 
     def without_kernel(self) -> AverageModels:
-        """Return the same models, whose expansion and scores of held-out rows are known, without a matrix."""
+        """Return the same models without the matrix, with known expansion and held-out scores."""
         light = replace(self, kernel=None)
         vars(light).update(expanded=self.expanded, held_out=self.held_out)
         return light
@@ -301,8 +301,8 @@ class _Columns:
     def unseen(self, columns: Array) -> Array:
         """Return the part of columns that the kernel takes to nothing but rounding.
 
-        A step down to any coefficients there is the same function, and conjugate gradients, which measure functions,
-        let what is left of their systems grow there without end; products of what has grown are rounding alone.
+        All coefficients in the null space give the same function, and conjugate gradients, in the metric of functions,
+        let residuals grow in the null space; products with such residuals are pure rounding.
         """
         ratio = max(self.felt, np.finfo(float).eps * len(columns) * float(self.gram.diagonal().max()))
         factor, ratio = _factorized(self.gram, ratio)
@@ -350,7 +350,7 @@ def _near(known: list[_Factors], gram: Array, ratios: Array, dtype: Any) -> _Fac
 
 
 class _Newton:
-    """Newton's method for all targets side by side; those that are done stay where they are."""
+    """Newton's method for all targets in parallel; converged targets stay fixed."""
 
     def __init__(
         self, kernel: AverageKernel, losses: Sequence[Loss], targets: Array, weight: Array, strengths: Array
@@ -418,7 +418,7 @@ class _Newton:
         decrement: Array,
         values: Array,
     ) -> Array:
-        """Halve the step of each target until its objective falls enough; zero where it does not fall at all."""
+        """Halve the step of every target until the objective falls enough; zero where it does not fall at all."""
         length = np.ones(len(values))
         for _ in range(MOST_HALVINGS):
             new = self._objective(*(own + length * change for own, change in zip(model, way, strict=True)))
@@ -478,7 +478,7 @@ class _Newton:
 
 
 def exact_product(features: Array, vectors: Array) -> Array:
-    """Return the product in double precision, to which a few rows at a time are raised."""
+    """Return the product in double precision, converted a few rows at a time."""
     out = np.empty((len(features), vectors.shape[1]), order="F")
     n_rows = ROWS_RAISED if features.dtype != np.float64 else max(len(features), 1)
     for rows in (slice(start, start + n_rows) for start in range(0, len(features), n_rows)):

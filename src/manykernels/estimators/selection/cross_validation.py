@@ -246,7 +246,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     fit_intercept : bool, default=True
         Whether to learn the constant.
     class_weight : dict, "balanced" or None, default=None
-        Factors on the sample weights of each class, in the loss and in the score.
+        Factors on the sample weights of every class, in the loss and in the score.
     kernel_penalties, tol, random_state, resources : Any
         As in :class:`MKLRegressorCV`.
 
@@ -322,7 +322,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         self.resources = resources
 
     def _scoring_weight(self, y: Array, weight: Array | None) -> Array | None:
-        """Weigh held-out samples like those of the loss, or the choice would work against ``class_weight``."""
+        """Weight held-out samples as in the loss, for consistency with ``class_weight``."""
         if self.class_weight is None or y.ndim == 2:
             return weight
         base = sample_weights(weight, len(y))

@@ -60,7 +60,7 @@ class SearchSizes:
     ----------
     n_folds : int
     n_targets : int
-        Each has kernels of its own that take part.
+        Every target has separate active kernels.
     mixtures : bool
         Whether mixtures are searched; else a grid of strengths, for which folds are opened one at a time.
     averages, selects : bool
@@ -75,7 +75,7 @@ class SearchSizes:
         Whether kernels that are matrices for averages are factors for what selects: matrices are of about half of the
         rows, which go first.
     projected : bool
-        Whether these factors are of kernels on landmarks, and averages of the exact kernels.
+        Whether the factors are of kernels on landmarks, and averages of the exact kernels.
     """
 
     n_folds: int
@@ -184,7 +184,7 @@ def n_folds_of(cv: Any, n_samples: int, groups: Any) -> int:
 
 
 def plan_search(plan: MemoryPlan, fit: MemoryPlan, own: SearchSizes) -> MemoryPlan:
-    """Return what a search over folds holds, from few kernels that take part to many.
+    """Return the memory of a search over folds, for few to many active kernels.
 
     On factors folds have columns and models of their own, all of them or of a grid one at a time. On matrices it is the
     largest of sums of the kernels of the folds that fit side by side, matrices of those that do, and the last fit.
@@ -194,7 +194,7 @@ def plan_search(plan: MemoryPlan, fit: MemoryPlan, own: SearchSizes) -> MemoryPl
     plan : MemoryPlan
         Of the kernels on all rows as the search holds them.
     fit : MemoryPlan
-        Of one fit: folds that are open side by side may take as much once more.
+        Of a single fit: folds that are open side by side may take as much once more.
     own : SearchSizes
 
     Raises
@@ -227,7 +227,7 @@ def plan_search(plan: MemoryPlan, fit: MemoryPlan, own: SearchSizes) -> MemoryPl
 
 
 def _of_factors(plan: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
-    """Return what a search on factors holds, from few kernels that take part to many."""
+    """Return the memory of a search on factors, for few to many active kernels."""
     n, n_open = plan.n_samples, own.n_folds if own.mixtures else 1
     features, squares = sum(own.landmarks), sum(count**2 for count in own.landmarks)
     itemsize = 4 if own.rounded else 8
@@ -266,7 +266,7 @@ def _of_exact_averages(fit: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
 
 
 def plan_given(n_kernels: int, n_samples: int, own: SearchSizes, memory_budget: int | str | None = None) -> MemoryPlan:
-    """Return what a search over folds holds beside kernels that came as matrices, of which folds copy their parts.
+    """Return the memory of a search over folds beside given matrices, including copies in folds.
 
     Copies of several folds coexist within the memory, a single copy for a grid. A fold of most of the rows reads the
     matrices in place.
@@ -299,7 +299,7 @@ def _of_sums(fit: MemoryPlan, own: SearchSizes) -> int:
 
 
 def _of_average(n_samples: int) -> int:
-    """Return the memory of the last fit of an average: the sum of the kernels, and its factor."""
+    """Return the memory of the last fit of an average: the sum of the kernels, and the factor."""
     return FLOOR_BYTES + (16 if n_samples <= MOST_DOUBLE else 12) * n_samples**2
 
 
@@ -314,7 +314,7 @@ def _side_by_side(nbytes: int, n_folds: int, room: int) -> int:
 
 
 def _allowed(plan: MemoryPlan, own: SearchSizes, of_fit: str = "") -> MemoryPlan:
-    """Return the plan of a search; refuse it in words where its budget is too small."""
+    """Return the plan of a search; refuse it in words where the budget is too small."""
     if plan.least_nbytes > plan.budget:
         raise MemoryBudgetError(
             f"A search over {own.n_folds} folds of {plan.n_kernels} kernels on {plan.n_samples} samples takes "

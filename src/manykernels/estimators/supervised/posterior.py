@@ -295,7 +295,7 @@ def _refusal(model: BaseEstimator) -> str | None:
 
 
 def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
-    """Return the posterior of a fitted estimator's function of one target."""
+    """Return the posterior of a fitted estimator's function of a single target."""
     if (refusal := _refusal(model)) is not None:
         raise InvalidInputError(refusal)
     expansion: Expansion = model._expansion

@@ -221,7 +221,7 @@ class WeightedLabels(ClassificationLoss):
 
     @property
     def entropic(self) -> bool:  # type: ignore[override]
-        """Whether the conjugate is its own barrier."""
+        """Whether the conjugate is a barrier."""
         return self.loss.entropic
 
     @property
