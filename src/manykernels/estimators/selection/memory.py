@@ -222,7 +222,12 @@ def plan_search(plan: MemoryPlan, fit: MemoryPlan, own: SearchSizes) -> MemoryPl
         least, most = _of_matrices(fit, own)
         reason = "Matrices in single precision while they are read."
     nbytes = plan.nbytes if plan.kind == FACTORED else 0
-    sizes = {"nbytes": nbytes, "working_nbytes": most - nbytes, "varying_nbytes": most - least, "optional_nbytes": 0}
+    sizes: dict[str, Any] = {
+        "nbytes": nbytes,
+        "working_nbytes": most - nbytes,
+        "varying_nbytes": most - least,
+        "optional_nbytes": 0,
+    }
     return _allowed(replace(plan, reason=reason, **sizes), own, f", which takes {fit.expected}")
 
 
