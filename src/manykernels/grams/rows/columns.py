@@ -277,7 +277,7 @@ class ColumnTable(WithoutCaches):
 
     def features_of(self, spec: ObjectKernel, column: int) -> FeatureRows:
         """Return a column of objects prepared for a kernel, cached."""
-        shared = self.once(("features", column), dict)
+        shared: dict[Any, Any] = self.once(("features", column), dict)
         return self.once(("rows", column, spec.feature_map), lambda: spec.read(self.objects[column], shared))
 
     def _points_of(self, spec: ObjectKernel, column: int) -> Any:
