@@ -118,7 +118,7 @@ class Expansion(WithoutCaches):
         """Release the pieces of functions of single columns, quickly recomputed."""
         for part in self.parts:
             if isinstance(part.function, FourierSeries):
-                part.function.drop_caches()
+                part.function._drop_caches()
 
     @cached_property
     def _places(self) -> list[Array]:

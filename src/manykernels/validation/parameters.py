@@ -292,7 +292,7 @@ class WithoutCaches:
         """Return the attributes other than cached properties."""
         return {name: value for name, value in vars(self).items() if not self._caches(name)}
 
-    def drop_caches(self) -> None:
+    def _drop_caches(self) -> None:
         """Release the values of cached properties."""
         for name in [name for name in vars(self) if self._caches(name)]:
             del vars(self)[name]
