@@ -1,6 +1,6 @@
 """Ten thousand targets on three feature spaces: own kernel weights, strength and mixing of each, by five folds.
 
-``python benchmarks/many_targets.py [--targets T] [--designs ...] [--himalaya] [--smoke] [--output DIR]``
+``python benchmarks/many_targets.py [--targets T] [--rows N] [--designs ...] [--himalaya] [--smoke] [--output DIR]``
 
 Draws 1,000 training rows and 500 others of three feature spaces of 30 correlated columns. In ``sparse`` each target
 sees one space, in ``dense`` all of them, in ``unequal`` any subset, at noise levels that differ by a factor of ten.
@@ -124,10 +124,11 @@ def main() -> None:
     """Run the designs and print a table."""
     parser = common.parser(__doc__ or "")
     parser.add_argument("--targets", type=int, default=10_000)
+    parser.add_argument("--rows", type=int, default=1_000, help="training rows")
     parser.add_argument("--designs", nargs="+", choices=DESIGNS, default=list(DESIGNS))
     parser.add_argument("--himalaya", action="store_true", help="add himalaya, if it is installed")
     given = parser.parse_args()
-    n, n_targets = (200, 40) if given.smoke else (1_000, given.targets)
+    n, n_targets = (200, 40) if given.smoke else (given.rows, given.targets)
     methods: dict[str, Any] = {"manykernels": ours}
     if given.himalaya:
         methods |= {f"himalaya {solver}": himalaya(solver) for solver in ("random_search", "hyper_gradient")}
