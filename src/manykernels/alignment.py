@@ -782,7 +782,7 @@ def margin_weights(stack: GramStack | Any, y: ArrayLike, *, ridge: float = 0.1) 
     """
     kernels, share = as_stack(stack), check_positive(ridge, "ridge")
     if share >= 1:
-        raise InvalidInputError(f"ridge must be below 1, got {ridge!r}: nothing of the kernels would be left.")
+        raise InvalidInputError(f"ridge must be below 1, got {ridge!r}: the kernels would vanish.")
     labels = np.asarray(y)
     if labels.shape != (kernels.n_samples,) or len(np.unique(labels)) < 2:
         raise InvalidInputError(

@@ -266,7 +266,7 @@ def test_a_strength_above_the_largest_selects_nothing() -> None:
     [
         ({"update": "greedy"}, "update must be one of 'corrective', 'sliding', 'pairwise', 'frank_wolfe'"),
         ({"family": "gaussian"}, "family must be a KernelFamily"),
-        ({"settings": SearchSettings(shrinkage=1.0)}, "belongs to the search in two stages"),
+        ({"settings": SearchSettings(shrinkage=1.0)}, "needs stages=2"),
     ],
 )
 def test_errors(changes: dict[str, Any], message: str) -> None:

@@ -233,7 +233,7 @@ CASES = [
     Case(
         "True and False among objects as labels",
         lambda: classify(X, pd.Series(Y == "yes").astype(object)),
-        r"boolean labels .* values were missing.* y.astype\(bool\)",
+        r"boolean labels .* after missing values.* y.astype\(bool\)",
     ),
     Case("labels of bytes", lambda: classify(y=Y.astype("S")), "labels represented as bytes is not supported"),
     Case("intervals as labels", lambda: classify(y=pd.cut(TARGET, 2)), "labels of type Interval.*Make them text"),

@@ -181,7 +181,7 @@ def test_two_stages_without_a_kernel_say_so(loss: str) -> None:
         ({"width_range": "wide"}, "width_range must be one of 'auto'"),
         ({"family": "laplacian"}, "family must be None"),
         ({"family": LaplacianFamily(0.1, 1.0), "per_feature": True}, "per_feature=True is for Gaussian kernels"),
-        ({"shrinkage": 1.0}, "belongs to the search in two stages"),
+        ({"shrinkage": 1.0}, "needs stages=2"),
         ({"n_starts": 0}, "n_starts must be an integer"),
         ({"resources": {"max_iter": 0}}, "max_iter must be an integer"),
         ({"loss": "huber"}, "GaussianMKL has no loss 'huber'"),

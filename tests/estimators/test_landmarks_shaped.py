@@ -107,7 +107,7 @@ def test_what_cannot_keep_shapes_is_refused(rows: pd.DataFrame, y: np.ndarray) -
         MKLRegressor(bank(), resources={"representation": "gram"}).fit(rows, y)
     with pytest.raises(IncompatibleError, match="'factored': columns have shapes, and several"):
         MKLRegressor(bank(), outputs="shared", alpha=0.1).fit(rows, np.column_stack([y, y]))
-    with pytest.raises(InvalidInputError, match="two classes or a numeric target, but there are 3 classes"):
+    with pytest.raises(InvalidInputError, match="one label or a numeric target, but there are 3 classes"):
         MKLClassifier(bank()).fit(rows, np.digitize(y, np.quantile(y, [0.3, 0.6])))
     with pytest.raises(IncompatibleError, match="the shapes of columns are kept on factors only"):
         KernelAligner(bank()).fit(rows, y)

@@ -162,9 +162,9 @@ def test_bad_input_is_explained(given: dict[str, Any], message: str) -> None:
 
 def test_a_constant_target_has_no_path() -> None:
     _, kernels, y = data()
-    with pytest.raises(InvalidInputError, match="nothing that a path could select"):
+    with pytest.raises(InvalidInputError, match="a constant at any strength"):
         regularization_path(as_stack(kernels), np.full(len(y), 3.0))
-    with pytest.raises(InvalidInputError, match="nothing that a path could select"):
+    with pytest.raises(InvalidInputError, match="a constant at any strength"):
         regularization_path(np.ones((len(y), 3)), y)
 
 

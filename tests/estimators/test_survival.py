@@ -236,7 +236,7 @@ def test_every_fold_has_its_share_of_events_however_rows_are_sorted() -> None:
         (np.array([(True, -2.0)] * 4, dtype=[("a", bool), ("b", float)]), "not negative, but 4 of 4"),
         (np.array([(True, np.nan)] * 4, dtype=[("a", bool), ("b", float)]), "must be finite"),
         (np.array([(True, 2.0)] * 4, dtype=[("censored", bool), ("b", float)]), "'censored' is named after censored"),
-        (pd.DataFrame({"is_censored": [True, False] * 2, "t": np.arange(4.0)}), "true has to mean that the event"),
+        (pd.DataFrame({"is_censored": [True, False] * 2, "t": np.arange(4.0)}), "true must mean an observed event"),
         (survival_array([True] * 3, np.arange(3.0)), "X has 4 samples but y has 3"),
     ],
 )

@@ -112,7 +112,7 @@ def test_kernels_of_missingness_have_no_shape() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: KernelBank.joint([Linear()], shape={"age": "increasing"}), "is on it and other columns"),
+        (lambda: KernelBank.joint([Linear()], shape={"age": "increasing"}), "also acts on other columns"),
         (
             lambda: KernelBank.per_feature([Linear()], ["dose"], shape={"age": "increasing"}),
             r"\['age'\] have shapes but",

@@ -201,7 +201,7 @@ def test_bad_sequences_are_refused_in_words(objects: Any, words: str) -> None:
     ("parameters", "words"),
     [
         ({"k": 0}, "k must be"),
-        ({"k": 3, "gaps": 3}, "leaves none"),
+        ({"k": 3, "gaps": 3}, "leaves no letters"),
         ({"k": 3, "gaps": 1, "mismatches": 1}, "one kernel has one"),
         ({"k": 3, "shift": 1}, "set positional=True"),
         ({"k": 3, "alphabet": "AA"}, "different letters"),

@@ -207,7 +207,7 @@ def test_estimators_solve_what_solve_does() -> None:
 def test_what_cannot_be_done_is_said() -> None:
     X, y = rows()
     kernels = grams(X)
-    with pytest.raises(InvalidInputError, match="needs the table"):
+    with pytest.raises(InvalidInputError, match="needs a table"):
         solve(BANK, y, strength=1.0, **SQUARED)
     with pytest.raises(InvalidInputError, match="leave X out"):
         solve(kernels, y, X=X, strength=1.0, **SQUARED)

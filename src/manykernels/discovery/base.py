@@ -80,7 +80,7 @@ class SearchProblem:
         if target.ndim > 1:
             raise InvalidInputError(
                 f"target has shape {target.shape}, but a search finds kernels for one target of shape (n_samples,). "
-                "Search for each column apart."
+                "Run one search per column."
             )
         checked = {"points": points, "loss": loss}
         checked["target"] = loss.check_target(check_vector(self.target, len(points), "target"))

@@ -511,7 +511,7 @@ def plan_kernels(
     if representation not in REPRESENTATIONS:
         raise InvalidInputError(f"representation must be one of {REPRESENTATIONS}, got {representation!r}.")
     if representation == FACTORED and refusal is not None:
-        raise IncompatibleError(f"representation='factored' cannot be had: {refusal}. Or take representation='gram'.")
+        raise IncompatibleError(f"representation='factored' is not available: {refusal}. Or use representation='gram'.")
     memory_budget = memory_bytes(memory_budget)
     n_read = 1 if batched else n_targets
     sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_read}

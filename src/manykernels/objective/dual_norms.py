@@ -74,8 +74,8 @@ def free_directions(stack: GramStack, kernels: Array, *, ones: bool) -> Array:
     kept: Array = np.ascontiguousarray(basis[:, sizes > ALIKE])
     if kept.shape[1] >= stack.n_samples:
         raise InvalidInputError(
-            f"The kernels without a penalty fit {stack.n_samples} rows exactly, whatever the target: they span as many "
-            "columns. Give some of them a penalty."
+            f"The kernels without a penalty fit {stack.n_samples} rows exactly, whatever the target: they have too "
+            f"many columns. Give some of them a penalty."
         )
     return kept
 

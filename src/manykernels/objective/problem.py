@@ -410,8 +410,7 @@ class Problem:
         """
         if self.stack.shaped:
             raise IncompatibleError(
-                "Functions that must have a shape are no sums of kernel values at samples: take the certificate of the "
-                "solution, solution.certificate."
+                "Functions with a shape are not sums of kernel values at samples. Use solution.certificate."
             )
         active = np.flatnonzero(d)
         unit, norms = _unit(rho), np.zeros(self.n_kernels)

@@ -283,7 +283,7 @@ class _Given:
         """Return the kernels as a stack."""
         if self.X is None:
             if isinstance(self.kernels, KernelBank):
-                raise InvalidInputError("A KernelBank needs the table that it is for: solve(bank, y, X=table, ...).")
+                raise InvalidInputError("A KernelBank needs a table: solve(bank, y, X=table, ...).")
             return _Opened(as_stack(self.kernels))
         if not hasattr(self.kernels, "fit"):
             raise InvalidInputError("X is the table of a KernelBank, and these kernels are matrices: leave X out.")
@@ -333,7 +333,7 @@ class _Given:
 def _target(y: Any, loss: AnyLoss) -> Any:
     """Return a target for problems; distributed targets stay with the rows."""
     if issparse(y):
-        raise InvalidInputError("y is a sparse matrix, and losses read dense ones. Pass y.toarray().")
+        raise InvalidInputError("y is a sparse matrix, but losses need dense arrays. Pass y.toarray().")
     of_times = bool(getattr(getattr(y, "dtype", None), "names", None))
     if of_times and not loss.couples_samples:
         raise InvalidInputError(f"y holds fields, as times with events do, and the {loss.name} loss reads numbers.")

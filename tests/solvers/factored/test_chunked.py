@@ -122,7 +122,7 @@ def test_several_targets_are_fitted_in_chunks() -> None:
 
 def test_estimators_say_who_takes_rows_in_chunks() -> None:
     X, y = data(np.random.default_rng(1), np.float32)
-    with pytest.raises(InvalidInputError, match="read chunk by chunk, by solve"):
+    with pytest.raises(InvalidInputError, match="rows in chunks, which only solve reads"):
         MKLClassifier(bank_of()).fit(open_rows(X), y)
 
 

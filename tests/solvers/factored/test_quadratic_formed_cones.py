@@ -122,7 +122,7 @@ def test_what_cannot_keep_shapes_says_so() -> None:
     for name, solver in SOLVERS.items():
         if name != "factored":
             assert "shapes of columns" in solver.refusals(problem)[0]
-    with pytest.raises(IncompatibleError, match=r"no sums of kernel values.*solution\.certificate"):
+    with pytest.raises(IncompatibleError, match=r"not sums of kernel values.*solution\.certificate"):
         problem.certificate(y, np.ones(stack.n_kernels), 0.0)
     with pytest.raises(IncompatibleError, match="several classes or targets share"):
         solve(stack, np.column_stack([y, y]), loss="squared", penalty="l1", strength=1.0, outputs="shared")

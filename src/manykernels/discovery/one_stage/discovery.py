@@ -153,8 +153,8 @@ def discover_greedily(
     settings, limits = checked_settings(settings), checked_limits(limits, Limits())
     if settings.shrinkage > 0:
         raise InvalidInputError(
-            f"shrinkage={settings.shrinkage:g} belongs to the search in two stages: in one stage it would leave no "
-            "bound on the family. Set it to 0, or stages=2."
+            f"shrinkage={settings.shrinkage:g} needs stages=2: in one stage there would be no bound on the family. "
+            f"Set shrinkage=0, or stages=2."
         )
     learner = Learner(problem, FamilySearch(family, problem.points, settings))
     check_provable(learner)

@@ -320,7 +320,7 @@ def check_provable(learner: Learner) -> None:
     if most and (not isinstance(family, ArdGaussianFamily) or family.members is not None):
         raise InvalidInputError(
             f"proof={most} is for Gaussian kernels with one width a feature, none of them listed, but the family is "
-            f"{family!r}; leave it at 0: families of one parameter, and lists, have their bound anyway."
+            f"{family!r}; use proof=0: families of one parameter, and lists, always have a bound."
         )
 
 

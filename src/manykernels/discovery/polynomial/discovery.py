@@ -238,7 +238,7 @@ def discover_polynomial(
     rng = np.random.default_rng(int(source)) if isinstance(source, Integral) else random_generator(source)
     budget, tuned, pressed = check_positive(budget, "budget"), None, False
     if strength is None and folds is None:
-        raise InvalidInputError("Give a strength, or folds for a cross-validation that chooses it.")
+        raise InvalidInputError("Pass a strength, or folds for cross-validation.")
     penalty = family.regularizer(1.0 if strength is None else strength)
     shell = problem.on(family.base.stack([()]), penalty, family.penalties([()]))
     if folds is not None:
@@ -307,8 +307,8 @@ def product_base(points: Array, parts: Sequence[Part], normalize: str | None = N
         return RankOneBase(features, normalize)
     if normalize == "centered":
         raise InvalidInputError(
-            "normalize='centered' needs base kernels that are linear in one column each; others have no powers of "
-            "columns whose means could be taken off. Use normalize='power'."
+            "normalize='centered' needs base kernels that are linear in one column each; other kernels have no column "
+            "powers to center. Use normalize='power'."
         )
     check_gram_memory(len(parts), len(points))
     grams = np.empty((len(parts), len(points), len(points)))

@@ -151,8 +151,8 @@ class HeldOut:
             return np.array([float(self.scorer(shown, X, self.target))])
         except ValueError as error:
             raise InvalidInputError(
-                f"scoring failed on the {len(self.target)} rows that a fold holds out: {str(error).rstrip('.')}. If "
-                "they lack a class, take folds that look at classes (StratifiedKFold) or another scoring."
+                f"scoring failed on the {len(self.target)} rows that a fold holds out: {str(error).rstrip('.')}. If a "
+                f"class is missing, use stratified folds (StratifiedKFold) or another scoring."
             ) from error
 
 

@@ -174,8 +174,8 @@ class KeepsHeldOut(BaseMKL):
             lacking = int((~np.isfinite(found[0].scores)).any(axis=1).sum())
             raise InvalidInputError(
                 "No candidate has a finite mean score: it is not defined in "
-                f"{lacking} of {len(found[0].scores)} folds, as an area under the curve is not for rows of one class. "
-                "Take folds that look at classes (StratifiedKFold), or another scoring."
+                f"{lacking} of {len(found[0].scores)} folds, for example an area under the curve with rows of one "
+                f"class. Use stratified folds (StratifiedKFold), or another scoring."
             )
 
     def _warn_of_unfinished(self, found: list[Candidate], short: str) -> None:

@@ -142,9 +142,9 @@ class LearnsChoice(KeepsHeldOut):
         self._warn(fit)
         if any(candidate.edge for candidate in mine):
             warn(
-                f"The score was still rising at the smallest strength that was tried, alpha={np.min(self.alpha_):.4g}: "
-                "the kernels fit the target almost without noise, or the folds are not independent. To go on, give "
-                "alphas, or a smaller alpha_min_ratio.",
+                f"The score was still rising at the smallest strength of the grid, alpha={np.min(self.alpha_):.4g}: "
+                "the kernels fit the target almost without noise, or the folds are not independent. To extend the "
+                "grid, pass alphas, or a smaller alpha_min_ratio.",
             )
         self._warn_of_unfinished(found, f"of a relative gap of {self._fold_tol:g}: raise max_iter, or loosen fold_tol")
 

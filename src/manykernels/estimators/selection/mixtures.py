@@ -162,8 +162,8 @@ def alpha_grid(alpha_max: float, n_alphas: int, alpha_min_ratio: float) -> Array
         )
     if not alpha_max > 0:
         raise InvalidInputError(
-            "y or every kernel is constant, and the best model is a constant at any strength: there is nothing that a "
-            "path could select. Check y and the kernels, or give alphas."
+            "y or every kernel is constant, and the best model is a constant at any strength. Check y and the "
+            "kernels, or give alphas."
         )
     grid = np.geomspace(alpha_max, alpha_min_ratio * alpha_max, n_alphas)
     grid[0] = alpha_max

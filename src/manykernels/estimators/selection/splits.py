@@ -68,8 +68,8 @@ def splits_of(
     for number, (train, _) in enumerate(splits, 1):
         if len(train) == 1:
             raise InvalidInputError(
-                f"Fold {number} of {len(splits)} leaves 1 of {len(y)} samples to learn from; at least 2 are needed. "
-                "Give more samples, or folds that hold out fewer."
+                f"Fold {number} of {len(splits)} leaves 1 of {len(y)} training samples; at least 2 are needed. Use "
+                f"more samples, or larger training folds."
             )
     return splits
 
@@ -117,8 +117,8 @@ def _check_classes(cv: CrossValidation, y: Any, splits: Sequence[Split], *, coun
     if not counted and any(map(len, lacking)):
         names = np.unique(np.asarray(y))[np.unique(np.concatenate(lacking))].tolist()
         warn(
-            f"{sum(map(bool, map(len, lacking)))} of {len(splits)} folds hold out classes that none of the rows they "
-            f"learn from has: {listed(map(repr, names[:MOST_NAMED]), len(names))}. These rows count as wrong."
+            f"{sum(map(bool, map(len, lacking)))} of {len(splits)} folds hold out classes absent from their training "
+            f"rows: {listed(map(repr, names[:MOST_NAMED]), len(names))}. These rows count as wrong."
         )
 
 
@@ -149,13 +149,13 @@ def weighed_splits(splits: Sequence[Split], weight: Array) -> list[Split]:
     found = [split for split in splits if all(weight[part].any() for part in split)]
     if not found:
         raise InvalidInputError(
-            f"All {len(splits)} folds lack samples of positive weight among those to learn from or those held out. "
-            "Take fewer folds, shuffle them (KFold(5, shuffle=True)), or drop the samples of weight zero first."
+            f"All {len(splits)} folds have no samples of positive weight for training or for testing. Use fewer "
+            f"folds, shuffle them (KFold(5, shuffle=True)), or drop the samples of weight zero first."
         )
     left_out = len(splits) - len(found)
     if left_out:
         warn(
-            f"{left_out} of {len(splits)} folds lack samples of positive weight among those to learn from or those "
-            "held out, and are left out. Shuffle the folds, or drop the samples of weight zero first.",
+            f"{left_out} of {len(splits)} folds have no samples of positive weight for training or for testing, and "
+            f"are left out. Shuffle the folds, or drop the samples of weight zero first.",
         )
     return found

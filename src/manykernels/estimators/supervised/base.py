@@ -89,7 +89,7 @@ OF_NOISE = ("noise_p_value_", "above_noise_", "_beyond_noise", "_noise_p_value")
 def _is_given_kernels(estimator: "BaseMKL") -> bool:
     if estimator._finds_kernels:
         name = type(estimator).__name__
-        raise AttributeError(f"{name} finds its kernels while it learns: what it will hold is not known before.")
+        raise AttributeError(f"{name} learns its kernels during the fit, so no plan is available.")
     return True
 
 
@@ -370,8 +370,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         n_targets, resources = samples.y.shape[1], self._resources
         if n_targets > 1 and loss.task == "classification" and keeps_shapes(self.kernels):
             raise InvalidInputError(
-                f"Columns have shapes, and there are {n_targets} classes or labels, whose scores cannot all rise "
-                "together. Take two classes or one label at a time, or a number as the target."
+                "Shapes of columns need two classes, one label or a numeric target, but there are "
+                f"{n_targets} classes or labels."
             )
         asked = self._plan_of(n_targets, loss, regularizer)
         n_jobs = resources.n_jobs if n_targets == 1 else None

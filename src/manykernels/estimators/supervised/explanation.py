@@ -255,8 +255,8 @@ class Explanations:
             return kept
         if not keeps_rows(self, [self._loss]):
             raise AttributeError(
-                "Importances are not known of this model: rows of pairs cannot be left out, nor where hazards or "
-                "kernels are beyond what numbers hold. Use predictive_importance(model, X, y) on other rows."
+                "Leave-one-out importances are not available for this model (pairs, or an overflow of hazards or "
+                "kernels). Use predictive_importance(model, X, y) on other rows."
             )
         with blas_limit(self._n_threads):
             return drops(self._expansion.bank, of_support(self))

@@ -208,7 +208,7 @@ def check_lengths(n_samples: int, n_targets: int) -> None:
     if n_samples != n_targets:
         raise InvalidInputError(f"X has {n_samples} samples but y has {n_targets}; they must have the same length.")
     if n_samples < 2:
-        raise InvalidInputError(f"There is only n_samples={n_samples} to learn from; give at least 2 samples.")
+        raise InvalidInputError(f"There is only n_samples={n_samples}; at least 2 samples are needed.")
 
 
 def label_matrix(y: Any) -> Array | None:
@@ -295,8 +295,8 @@ def class_labels(y: ArrayLike) -> Array:
                 )
             if (plain := pd.api.types.infer_dtype(labels)) in ("boolean", "integer"):
                 raise InvalidInputError(
-                    f"y holds {plain} labels in an array of objects, as pandas leaves them where values were missing. "
-                    f"Give them their type: y.astype({'bool' if plain == 'boolean' else 'int'})."
+                    f"y holds {plain} labels in an array of objects, as left by pandas after missing values. Convert "
+                    f"them: y.astype({'bool' if plain == 'boolean' else 'int'})."
                 )
             if not isinstance(labels[0], (str, bytes, int, float, np.generic)):
                 raise InvalidInputError(
@@ -434,8 +434,8 @@ def sample_weights(sample_weight: ArrayLike | None, n_samples: int) -> Array:
         raise InvalidInputError("sample_weight is zero for every sample; at least one must be positive.")
     if not SMALLEST_TOTAL <= weight.sum() <= LARGEST_TOTAL:
         raise InvalidInputError(
-            f"sample_weight sums to {weight.sum():.3g}, where float64 loses the objective. Rescale it, for instance to "
-            "a mean of 1: only ratios matter."
+            f"sample_weight sums to {weight.sum():.3g}, where float64 loses the objective. Rescale it, for example to "
+            f"a mean of 1."
         )
     return weight
 

@@ -301,8 +301,8 @@ def fit_factors(
     gaps = not in_place and not plainly_finite(numbers_of(values)) and bool(np.isnan(numbers_of(values)).any())
     if gaps and bank.center:
         raise IncompatibleError(
-            "Kernels with missing values cannot be centered as factors: rows that lack a column would not be zero. "
-            "Take center=False, impute the values, or pass representation='gram' for fewer rows."
+            "Kernels with missing values cannot be centered as factors: rows with missing values would not be zero. "
+            "Use center=False, impute the values, or pass representation='gram' for fewer rows."
         )
     columns: Any = np.asfortranarray(numbers_of(values))
     if isinstance(values, MixedRows):

@@ -75,8 +75,8 @@ class RowSource(ABC):
     def __array__(self, dtype: DTypeLike | None = None, copy: object = None) -> NoReturn:
         """Reject the conversion to a single array, against accidental full reads."""
         raise InvalidInputError(
-            f"{self!r} are read chunk by chunk, by solve. The estimators take a table or an array in memory: "
-            "pass a part of the rows, or call solve(bank, y, X=rows, ...)."
+            f"{self!r} are rows in chunks, which only solve reads: call solve(bank, y, X=rows, ...). Estimators need "
+            f"a table or an array in memory."
         )
 
     @abstractmethod

@@ -453,7 +453,7 @@ class KernelBank(BankConstructors, Bank):
             told = [f"{name}: {getattr(self, name)!r} and {getattr(other, name)!r}" for name in differing]
             agreed = ", ".join(f"{name}={getattr(self, name)!r}" for name in differing)
             raise InvalidInputError(
-                f"The banks differ in {'; '.join(told)}. Make them agree, for instance by second.replace({agreed})."
+                f"The banks differ in {'; '.join(told)}. Use equal options, for example second.replace({agreed})."
             )
         return replace(self, kernels=self.kernels + other.kernels)
 

@@ -404,9 +404,9 @@ def with_shapes(shapes: Shapes, kernels: Sequence[NamedKernel], table: Table) ->
             column = table.names[own[0]]
             if len(positions) > 1:
                 raise InvalidInputError(
-                    f"Column {column!r} is to be {wanted[own[0]]}, but the kernel {name!r} is on it and other columns, "
-                    "with which its effect could have any shape. Leave the column out of that kernel, or take "
-                    "KernelBank.per_feature."
+                    f"Column {column!r} is to be {wanted[own[0]]}, but the kernel {name!r} also acts on other "
+                    f"columns, so the effect could have any shape. Leave the column out of that kernel, or use "
+                    f"KernelBank.per_feature."
                 )
             if not isinstance(spec, Shaped):
                 name, spec = f"{name}, {wanted[own[0]]}", Shaped(spec, wanted[own[0]])
@@ -419,7 +419,7 @@ def with_shapes(shapes: Shapes, kernels: Sequence[NamedKernel], table: Table) ->
     without = sorted(set(wanted) - {j for _, spec, own in found if isinstance(spec, Shaped) for j in own})
     if without:
         names = [table.names[j] for j in without]
-        raise InvalidInputError(f"The columns {names} have shapes but no kernel of their own: give them one.")
+        raise InvalidInputError(f"The columns {names} have shapes but no single-column kernel. Add one for each.")
     return found
 
 

@@ -73,7 +73,7 @@ class StackSamples(RowData):
     def matrices(self) -> KernelStack:
         """The stack, if still available."""
         if self.stack is None:
-            raise InvalidInputError("These samples were detached from their kernels; prepare them again.")
+            raise InvalidInputError("These samples have no kernels any more; prepare them again.")
         return self.stack
 
     def take(self, rows: Index) -> StackSamples:

@@ -127,11 +127,13 @@ class Kmers(ObjectKernel):
                 f"alphabet must be 'dna', 'rna', 'protein' or two or more different letters, got {self.alphabet!r}."
             )
         if self.gaps >= self.k:
-            raise InvalidInputError(f"gaps={self.gaps} leaves none of the k={self.k} letters; take fewer gaps.")
+            raise InvalidInputError(f"gaps={self.gaps} leaves no letters of k={self.k}. Use fewer gaps.")
         if (self.gaps and self.mismatches) or (self.shortest is not None and (self.gaps or self.mismatches)):
             raise InvalidInputError("Of gaps, mismatches and shortest, one kernel has one; add another kernel.")
         if self.mismatches >= self.k:
-            raise InvalidInputError(f"mismatches={self.mismatches} let any {self.k} letters differ; take fewer.")
+            raise InvalidInputError(
+                f"mismatches={self.mismatches} let all {self.k} letters differ. Use fewer mismatches."
+            )
         if self.shift and not self.positional:
             raise InvalidInputError("shift moves k-mers that have a place; set positional=True.")
         if self.reverse_complement and (self.positional or self.alphabet not in ("dna", "rna")):

@@ -361,7 +361,7 @@ def checked_shape(shape: object) -> str:
     chosen = [name for name in SHAPES if name in words]
     for pair in (SHAPES[:2], SHAPES[2:]):
         if set(pair) <= set(chosen):
-            raise InvalidInputError(f"A curve cannot be {pair[0]} and {pair[1]}: leave the column out, or take a line.")
+            raise InvalidInputError(f"A curve cannot be {pair[0]} and {pair[1]}: choose one shape, or a linear kernel.")
     if not chosen:
         raise InvalidInputError(f"A shape must be one of {', '.join(map(repr, SHAPES))}, got {shape!r}.")
     return " and ".join(chosen)

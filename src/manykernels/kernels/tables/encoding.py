@@ -303,5 +303,5 @@ def _truths(column: pd.Series) -> Array:
 def _durations(column: pd.Series) -> Array:
     """Return durations in days."""
     if is_numeric_dtype(column.dtype) and column.notna().any():
-        raise ValueError("it holds numbers, whose unit is unknown; pandas.to_timedelta makes durations of them")
+        raise ValueError("it holds numbers of unknown unit; convert them with pandas.to_timedelta")
     return np.asarray(pd.to_timedelta(column.astype(object)) / DAY, dtype=np.float64)

@@ -361,7 +361,7 @@ class ClassificationLoss(Loss):
         if bad.any():
             shown = np.unique(target[bad])[:5].tolist()
             raise InvalidInputError(
-                f"The {self.name} loss needs labels -1 and +1, but y contains {shown}. Encode them so."
+                f"The {self.name} loss needs labels -1 and +1, but y contains {shown}. Encode the labels."
             )
         return target
 

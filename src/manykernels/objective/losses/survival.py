@@ -86,8 +86,8 @@ def check_event_name(name: str, what: str = "The field") -> None:
     """Raise ``InvalidInputError`` for a name that suggests inverted events."""
     if CENSORED.fullmatch(name):
         raise InvalidInputError(
-            f"{what} {name!r} is named after censored samples, but true has to mean that the event was seen. Invert "
-            "it, as survival_array(~censored, time) does, or rename it if true means the event."
+            f"{what} {name!r} is named after censored samples, but true must mean an observed event. Invert it, "
+            f"survival_array(~censored, time), or rename it if true means the event."
         )
 
 
@@ -146,7 +146,9 @@ def _times(time: ArrayLike) -> Array:
         values.dtype.kind == "O" and all(isinstance(v, Real) and not isinstance(v, bool) for v in values.flat)
     )
     if not durations:
-        raise InvalidInputError(f"Times must be real numbers, how long each sample was watched; got {_kind(values)}.")
+        raise InvalidInputError(
+            f"Times must be real numbers, the duration of observation of each sample; got {_kind(values)}."
+        )
     values = values.astype(np.float64)
     if values.ndim != 1:
         raise InvalidInputError(f"Times must be a vector, got shape {values.shape}.")

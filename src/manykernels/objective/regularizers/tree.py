@@ -326,7 +326,7 @@ def _owner_of(groups: Sequence[Array], names: Sequence[Any]) -> Array:
     if np.any(counts > 1):
         m = int(np.argmax(counts > 1))
         raise InvalidInputError(
-            f"The kernel {names[m]!r} is in two groups of a tree, neither of which holds the other. Give it to one."
+            f"The kernel {names[m]!r} is in two groups of a tree, neither inside the other. Remove it from one."
         )
     owner = np.full(len(names), -1)
     for v, group in enumerate(groups):

@@ -137,7 +137,7 @@ class SupportKernelMachine(Solver):
         check_positive(self.smallest_kappa, "smallest_kappa", upper=1.0)
         check_count(self.cache_bytes, "cache_bytes")
         if check_positive(self.kappa_factor, "kappa_factor", upper=1.0) == 1.0:
-            raise InvalidInputError("kappa_factor must be below 1, or kappa would never fall.")
+            raise InvalidInputError("kappa_factor must be below 1, so that kappa decreases.")
         if self.smoothing is not None:
             skm_descent.shares_of(self.smoothing)
             object.__setattr__(self, "smoothing", tuple(float(factor) for factor in self.smoothing))

@@ -73,7 +73,7 @@ def shares_of(smoothing: ArrayLike) -> Array:
     """Return ``1 / c_j^2`` for the positive factors ``c`` on the smoothing of every kernel."""
     factors = check_nonnegative_vector(smoothing, np.size(smoothing), "smoothing")
     if not (factors > 0).all():
-        raise InvalidInputError("smoothing must be positive for every kernel: where it is zero, the dual has a kink.")
+        raise InvalidInputError("smoothing must be positive for every kernel: a zero gives the dual a kink.")
     return factors**-2.0
 
 
