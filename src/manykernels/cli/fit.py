@@ -218,9 +218,7 @@ class FitOptions(LearningOptions):
 def run_fit(options: FitOptions, outcome: Outcome) -> None:
     """Fit a model to a table, score it on held-out rows, and save it."""
     if options.output.is_dir() or (options.output.exists() and not zipfile.is_zipfile(options.output)):
-        raise InvalidInputError(
-            f"--output: {str(options.output)!r} exists and is not a model file; choose another name."
-        )
+        raise InvalidInputError(f"--output: {str(options.output)!r} exists and is not a model file; use another name.")
     check_new(options.output, "--output", options.force, options.files)
     check_parameters(options.given)
     samples, bank = read_task(options, outcome)
