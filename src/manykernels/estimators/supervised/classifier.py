@@ -78,7 +78,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         is empty, so every class has its own, which no scale of the kernels and no number of classes changes:
         ``"0.1*max"`` is a tenth of that of the class, ``"0.3*noise"`` 0.3 of that of the labels in random order, and
         ``"auto"`` is ``"0.2*noise"``, up to ``"0.5*noise"`` where most kernels are noise, and ``"0.07*noise"`` where
-        the clearly lowers the leave-one-out loss.
+        this clearly lowers the leave-one-out loss.
     l1_ratio : float, default=0.5
         For ``"elasticnet"``: 1 is ``"l1"``, 0 is ``"ridge"``; also for ``"group_elasticnet"``, below 1.
     q : float, default=1.5

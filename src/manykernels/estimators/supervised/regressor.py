@@ -71,7 +71,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         which a model is empty, so every target has its own, which no unit of y and no scale of the kernels changes:
         ``"0.1*max"`` is a tenth of that of the target, ``"0.3*noise"`` 0.3 of that of the target in random order, and
         ``"auto"`` is ``"0.2*noise"``, up to ``"0.5*noise"`` where most kernels are noise, and ``"0.07*noise"`` or
-        ``"0.024*noise"`` where the clearly lowers the leave-one-out loss.
+        ``"0.024*noise"`` where this clearly lowers the leave-one-out loss.
     l1_ratio : float, default=0.5
         For ``"elasticnet"``: 1 is ``"l1"``, 0 is ``"ridge"``; also for ``"group_elasticnet"``, below 1.
     q : float, default=1.5
