@@ -6,8 +6,8 @@ How every loss is solved follows measurements (benchmarks/records/skm.md, benchm
 - squared: one bordered Cholesky factorization, or conjugate gradients where the stack forms no matrix;
 - other losses with derivatives, where the stack forms no matrix: Newton steps by conjugate gradients;
 - hinge: pairs of samples are moved by the loop of `smo_svm`, from the coefficients of the warm start or from zero, and
-  active sets are exchanged from there until the answer is exact. In five solvers on two data sets this takes less time a
-  learner than to exchange the old active set and to ask LIBSVM where that fails, by a factor of 2 in the median. The
+  active sets are exchanged from there until the answer is exact. In five solvers on two data sets this takes less time
+  than to exchange the old active set and to ask LIBSVM where that fails, by a factor of 2 in the median. The
   primal-dual iteration takes 10 to 100 times as long, so it only catches what the exchange misses;
 - epsilon-insensitive and quantile: the same exchange from the active set of the warm start, else the primal-dual
   iteration from the middle of the box, with multipliers of the size of the loss of no model: 10 to 15 Newton steps
