@@ -204,4 +204,4 @@ def _certified(problem: Problem, alpha: Array, theta: Array, scores: Array, nu: 
     offset = float(candidates[min(int(np.ceil(nu * n)), n) - 1])
     primal = (theta @ u) ** 2 / 2 - offset + float(np.maximum(offset - scores, 0.0).sum()) / (nu * n)
     dual = -(float(u.max()) ** 2) / 2
-    return offset, (primal - dual) / max(abs(primal), np.finfo(np.float64).tiny)
+    return offset, float((primal - dual) / max(abs(float(primal)), float(np.finfo(np.float64).tiny)))
