@@ -542,9 +542,7 @@ def plan_kernels(
         )
     matrices = 8 * MIXED_SQUARES * n_samples**2 if n_landmark else 0
     matrices = matrices if nbytes + working + matrices <= memory_budget else 0  # which can do without them
-    reason = f"Factors: {why}."
-    varying = working + matrices - least
-    bytes_held = nbytes, working + matrices, memory_budget, reason, matrices, varying
+    bytes_held = nbytes, working + matrices, memory_budget, f"Factors: {why}.", matrices, working + matrices - least
     return MemoryPlan("factored", "float64", *bytes_held, n_kernels, n_samples, n_columns, n_targets)
 
 

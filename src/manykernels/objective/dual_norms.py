@@ -165,3 +165,25 @@ def _matters(regularizer: Regularizer, low: Array, high: Array, width: float) ->
 def dual_exponent(regularizer: Regularizer) -> float:
     """Return the power of dual norms in the conjugate of a power of norms; 2 otherwise."""
     return 2.0 if regularizer.curve is None else regularizer.curve.dual_exponent
+
+
+def in_range(values: Array) -> Array:
+    """Reject overflowing norms and weights of an invalid model."""
+    if not np.isfinite(values).all():
+        m = int(np.argmax(~np.isfinite(values)))
+        raise InvalidInputError(
+            f"The norm of kernel {m} overflows: its entries, its weight or the dual coefficients are too large. "
+            "Normalize the kernels, for instance to unit trace."
+        )
+    return values
+
+
+def finite(squares: Array) -> Array:
+    """Reject an overflowing ``rho' K_m rho``."""
+    if not np.isfinite(squares).all():
+        m = int(np.argmax(~np.isfinite(squares)))
+        raise InvalidInputError(
+            f"rho' K_m rho is {squares[m]} for kernel {m}: its entries or the dual coefficients overflow. "
+            "Normalize the kernels, for instance to unit trace."
+        )
+    return squares

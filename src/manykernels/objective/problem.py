@@ -397,8 +397,8 @@ class Problem:
     def _norms_at(self, rho: Array) -> Array:
         unit = _unit(rho)
         with np.errstate(over="ignore", invalid="ignore"):
-            squares = _finite(self.stack.squares(rho / unit))
-            return _in_range(unit * np.copysign(np.sqrt(np.abs(squares)), squares) / self.penalties)
+            squares = dual_norms.finite(self.stack.squares(rho / unit))
+            return dual_norms.in_range(unit * np.copysign(np.sqrt(np.abs(squares)), squares) / self.penalties)
 
     def model_parts(self, rho: Array, d: Array) -> tuple[Array, Array]:
         """Scores ``f = sum_m d_m K_m rho`` (N,) and block norms ``t`` (M,); reads kernels with ``d_m != 0`` only.
@@ -415,14 +415,14 @@ class Problem:
         active = np.flatnonzero(d)
         unit, norms = _unit(rho), np.zeros(self.n_kernels)
         with np.errstate(over="ignore", invalid="ignore"):
-            weights = _in_range(d[active] * unit)
+            weights = dual_norms.in_range(d[active] * unit)
             if rho.ndim == 1:
                 each = self.stack.apply_each(rho / unit, active)
                 scores, squares = weights @ each, each @ (rho / unit)
             else:
                 scores, squares = self.stack.combine(d) @ rho, self.stack.squares(rho / unit, active)
-            roots = np.sqrt(np.maximum(_finite(squares), 0.0))
-            norms[active] = _in_range(self.penalties[active] * (weights * roots))
+            roots = np.sqrt(np.maximum(dual_norms.finite(squares), 0.0))
+            norms[active] = dual_norms.in_range(self.penalties[active] * (weights * roots))
             for m in np.intersect1d(self.unpenalized, active) if self.unpenalized.size else ():
                 norms[m] = self.penalties[m] * self.norm_of_values(m, d[m] * self.stack.apply_each(rho, [m])[0])
             return scores, norms
@@ -755,25 +755,3 @@ def _unit(values: Array) -> float:
     """Power of two near the largest size, for division without rounding."""
     top = float(np.abs(values).max(initial=0.0))
     return math.ldexp(1.0, min(max(math.frexp(top)[1], -1021), 1023)) if top > 0 else 1.0
-
-
-def _in_range(values: Array) -> Array:
-    """Reject overflowing norms and weights of an invalid model."""
-    if not np.isfinite(values).all():
-        m = int(np.argmax(~np.isfinite(values)))
-        raise InvalidInputError(
-            f"The norm of kernel {m} overflows: its entries, its weight or the dual coefficients are too large. "
-            "Normalize the kernels, for instance to unit trace."
-        )
-    return values
-
-
-def _finite(squares: Array) -> Array:
-    """Reject an overflowing ``rho' K_m rho``."""
-    if not np.isfinite(squares).all():
-        m = int(np.argmax(~np.isfinite(squares)))
-        raise InvalidInputError(
-            f"rho' K_m rho is {squares[m]} for kernel {m}: its entries or the dual coefficients overflow. "
-            "Normalize the kernels, for instance to unit trace."
-        )
-    return squares

@@ -164,8 +164,7 @@ class CrossValidated(LearnsChoice):
             folds, found = self._scored(tried, own_folds(splits, held_out), own_folds(fewer, held_out[: len(fewer)]))
         asked = found and (searches or (self.alphas is None and exchangeable))
         levels = self._levels_of_noise(whole().projected.problems, samples) if asked else []
-        ranks = self._task == "survival"
-        evidence = partial(Evidence.of, splits, levels if exchangeable and levels else None, ranks=ranks)
+        evidence = partial(Evidence.of, splits, (exchangeable and levels) or None, ranks=self._task == "survival")
         if isinstance(tried, MixtureSearch):
             candidates = self._choose_mixtures(tried, found, whole(), evidence)
         else:

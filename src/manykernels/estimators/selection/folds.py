@@ -359,7 +359,7 @@ class OpenedKernels:
         elif fit is not None:
             found = fit.solutions[0]
             scores = fit.problems[0].model_parts(found.dual_coef, found.kernel_weights)[0]
-        return ScoredRows(self.model._target_of_fit, self.samples.weight, scores)  # type: ignore[attr-defined]
+        return ScoredRows(self.model._target_of_fit, self.samples.weight, scores)
 
     def tried(
         self, family: Family, strength: float, held_out: HeldOut, start: Any, solved: Any

@@ -63,7 +63,7 @@ def mean_losses(losses: Sequence[Any], targets: Array, scores: Array, weight: Ar
     weights = np.ones(len(targets)) if weight is None else weight
     if np.isnan(targets).any():  # missing labels; a label that all rows lack says nothing of any model
         found, known = np.zeros(targets.shape[1]), np.isfinite(targets)
-        for k in np.flatnonzero(weights @ known > 0):
+        for k in np.flatnonzero(weights @ known > 0).tolist():
             at = known[:, k]
             found[k] = mean_losses([losses[k]], targets[at, k, None], scores[at, k, None], weights[at])[0]
         return found

@@ -94,6 +94,16 @@ class TargetFold:
     train: Array  # (n,) int: positions of the training rows among all
     test: Array  # (n_test,) int
     tol: float
+    # Of the targets that `of_targets` sets: held-out values, means, coordinates in features and the rest, and scales.
+    y: Array = field(init=False)
+    intercepts: Array = field(init=False)
+    inside: Array = field(init=False)
+    rest: Array = field(init=False)
+    inside_summed: Array = field(init=False)
+    rest_summed: Array = field(init=False)
+    loss: Array = field(init=False)
+    largest: Array = field(init=False)
+    total: Array = field(init=False)
 
     def __post_init__(self, training: Training, held_out: HeldOut) -> None:
         problem, first = self.problem, self.problem.penalties**-2.0

@@ -488,18 +488,12 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             self.approximate_gap_ = max(functions.approximate_gap for functions in factored)
             if self._resources.representation != FACTORED:
                 self._keep_dual(np.vstack([found.dual_coef.T for found in solutions]), samples)
-            return [
-                replace(found, dual_coef=np.zeros((0, *np.shape(found.intercept))), functions=None)
-                for found in solutions
-            ]
+            return [replace(s, dual_coef=np.zeros((0, *np.shape(s.intercept))), functions=None) for s in solutions]
         rho = self._expansion.coefficients
-        alive = np.zeros(len(solutions[0].dual_coef), dtype=bool)
-        for found in solutions:
-            alive |= found.dual_coef.reshape(len(alive), -1).any(axis=1)
-        support = np.flatnonzero(alive)
+        alive = [own.dual_coef.reshape(len(own.dual_coef), -1).any(axis=1) for own in solutions]
+        support = np.flatnonzero(np.any(alive, axis=0))
         self.support_ = samples.kept[support]
-        whole = len(support) == len(samples.y)
-        self._support_targets = samples.y if whole else samples.y[support]
+        self._support_targets = samples.y if len(support) == len(samples.y) else samples.y[support]
         self._support_weights = samples.weight[support]
         self.dual_coef_ = rho[0] if self._single else rho
         return [found.scattered(samples.kept, samples.n_given) for found in solutions]

@@ -358,7 +358,7 @@ class ColumnMeans(BaseEstimator):
         return np.where(np.isnan(values), self.means_, values)
 
 
-class ViewImputer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
+class ViewImputer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Fill gaps among the numbers of every view, as learned from the training samples with the view.
 
     A step of a pipeline before an estimator. Kernels of a view mask a sample with any missing column

@@ -424,15 +424,15 @@ def solve_targets(
     targets.
     """
     found = list[Solution | None]([None] * len(problems))
-    rhos, fixed = (
-        np.zeros((len(problems), problems[0].n_samples), problems[0].y.dtype),
-        np.array([_fixed(problem) for problem in problems]),
-    )
+    rhos = np.zeros((len(problems), problems[0].n_samples), problems[0].y.dtype)
+    fixed = np.array([_fixed(problem) for problem in problems])
     try:
         with suppress(OutOfTimeError), deadline(time_limit):
             for summed in (True, False):
                 own = np.flatnonzero(fixed == summed)
-                features = KernelFeatures.of(problems[0], summed=summed, n_targets=own.size) if own.size else None
+                if not own.size:
+                    continue
+                features = KernelFeatures.of(problems[0], summed=summed, n_targets=own.size)
                 for some in np.split(own, range(CHUNK, own.size, CHUNK)) if features is not None else ():
                     mine = [problems[k] for k in some]
                     solved = _solved(mine, features, rhos, some, tol, settings.get("max_iter"), summed=summed)
