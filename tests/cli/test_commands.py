@@ -568,7 +568,7 @@ def test_a_target_kept_for_a_model_of_two_is_not_scored(run: Runner, table: pd.D
     save_model(MKLRegressor().fit(features, targets), tmp_path / "m.mkl", metadata={"target": "cost"})
     table.to_csv(tmp_path / "d.csv", index=False)
     found = run("predict", tmp_path / "m.mkl", tmp_path / "d.csv", "--json").json
-    assert (set(found["columns"]), found["scores"]) == ({"prediction_0", "prediction_1"}, None)
+    assert (set(found["columns"]), found["scores"]) == ({"prediction_cost", "prediction_blood pressure"}, None)
 
 
 def test_predict_names_what_the_table_lacks(run: Runner, data: Path, model: Path, table: pd.DataFrame) -> None:

@@ -412,7 +412,7 @@ def test_estimators_that_find_their_kernels_have_no_plan(kind):
     assert not hasattr(kind(), "plan")
     with pytest.raises(AttributeError, match=f"{kind.__name__}' has no attribute 'plan'") as refused:
         kind().plan(np.zeros((5, 2)), np.arange(5.0))
-    assert "finds its kernels while it learns" in str(refused.value.__cause__)
+    assert "learns its kernels during the fit" in str(refused.value.__cause__)
 
 
 def test_losses_that_couple_samples_hold_more_matrices():

@@ -232,7 +232,7 @@ def test_times_without_events_are_asked_about() -> None:
     X, y = rows()
     kernels, times = grams(X), np.exp(y)
     options: dict[str, Any] = {"strength": 1.0, "loss": "cox", "penalty": "l1"}
-    with pytest.warns(UserWarning, match=r"times without events.*survival_array\(event, time\) says which") as told:
+    with pytest.warns(UserWarning, match=r"times without events.*Pass survival_array\(event, time\)") as told:
         found = solve(kernels, times, **options)
     assert told[0].filename == __file__
     all_seen = solve(kernels, survival_array(np.ones(len(times)), times), **options)

@@ -30,16 +30,6 @@ def test_products_of_complementarity_are_a_part_of_what_the_constant_loses(share
     assert iteration.barrier() * pairs >= 0.08 * loss
 
 
-def test_a_start_asks_for_no_products_but_those_of_the_empty_model() -> None:
-    posed = problem(0.5)
-    posed.empty_norms()
-    asked: list[int] = []
-    loop = posed.stack._apply_each
-    posed.stack._apply_each = lambda columns, kernels: asked.append(len(kernels)) or loop(columns, kernels)
-    start_iteration(posed, *posed.zero_model())
-    assert not asked
-
-
 def test_a_start_from_a_model_that_does_not_know_all_rows_takes_few_steps() -> None:
     rng = np.random.default_rng(0)
     points = rng.uniform(-2, 2, size=(3, 120, 1))

@@ -152,7 +152,7 @@ def test_smoothing_takes_over_where_interior_points_lead_nowhere(monkeypatch: py
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_another_strength_goes_on_from_the_interior_point(outputs: int) -> None:
     X, y = data(900, 12, "hinge", outputs)
-    given = {"loss": "hinge", "penalty": "l1"}
+    given = {"loss": "hinge", "penalty": "l1", "outputs": "shared"}
     stack = factored_stack(X, BANK)
     first = solve(stack, y, alpha="0.1*max", **given)
     cold = solve(stack, y, alpha="0.09*max", **given)

@@ -87,7 +87,7 @@ def solved(loss: str, penalty: Any, held_as: str, tol: float) -> Any:
     strength = {} if hasattr(penalty, "strength") else {"alpha": 0.01}
     return solve(
         BANK, y, X=frame, loss="squared" if loss == "several" else loss, penalty=penalty, tol=tol,
-        representation=held_as, **strength,
+        representation=held_as, outputs="shared", **strength,
     )  # fmt: skip
 
 

@@ -352,8 +352,10 @@ class NestedScores:
     --------
     >>> import numpy as np
     >>> from manykernels import MKLRegressorCV, nested_cross_validation
-    >>> X = np.random.default_rng(0).uniform(-2, 2, size=(45, 2))
-    >>> nested = nested_cross_validation(MKLRegressorCV(cv=2, n_alphas=8), X, np.sin(2 * X[:, 1]), cv=3)
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-2, 2, size=(45, 2))
+    >>> y = np.sin(2 * X[:, 1]) + 0.2 * rng.normal(size=45)
+    >>> nested = nested_cross_validation(MKLRegressorCV(cv=2, n_alphas=8), X, y, cv=3)
     >>> nested.scores.shape, bool(nested.mean > 0.5)
     ((3,), True)
     """

@@ -221,7 +221,7 @@ def label_matrix(y: Any) -> Array | None:
     """
     if not issparse(y):
         y = np.asarray(y) if isinstance(y, (list, tuple)) and all(np.ndim(row) == 1 for row in y) else y
-        if len(shape := np.shape(y)) != 2 or shape[1] < 2:
+        if len(shape := y.shape if hasattr(y, "shape") else np.asarray(y).shape) != 2 or shape[1] < 2:
             return None
     try:
         table = np.asarray(y.todense() if issparse(y) else pd.DataFrame(y).astype(np.float64), dtype=np.float64)
