@@ -367,7 +367,7 @@ class _Newton:
         """Return the models within ``tol`` of Newton steps, or where the steps ran out."""
         a, b = (start.coefficients, start.intercepts) if start is not None else self._constants()
         a = np.asfortranarray(a)
-        tol = min(tol, FINEST) if self.quadratic else tol
+        fine = min(tol, FINEST) if self.quadratic else tol
         scores, finished = self._scores(a, b), False
         for _ in range(MOST_STEPS):
             slopes = self.weight * self._of("derivative", scores)
@@ -375,13 +375,14 @@ class _Newton:
             gradient = self.space.transposed(slopes) + self.strengths * a
             rise = slopes.sum(axis=0) if self.kernel.centered else np.zeros(len(b))
             values = self._objective(a, b, scores)
-            little = 2 * tol * np.maximum(values, np.finfo(float).tiny)
+            little = 2 * fine * np.maximum(values, np.finfo(float).tiny)
             step, shift, along = self._direction(gradient, rise, curves, little)
             decrement = -(_inner(gradient, self.space.dual(step, along - shift)) + rise * shift)
             finished = bool((np.abs(decrement) <= little).all())
             length = self._length((a, b, scores), (step, shift, along), decrement, values)
             a, b = a + length * step, b + length * shift
-            if finished or not length.any():
+            if finished or not length.any():  # where rounding ends the descent, the tolerance asked for decides
+                finished = bool((np.abs(decrement) <= tol / fine * little).all())
                 break
             # Products in single precision are exact of the new coefficients, and not of steps.
             scores = self._scores(a, b) if self.space.rounded else scores + length * along
