@@ -153,6 +153,20 @@ def test_parquet_files_of_every_kind_of_column_are_fitted_by_the_name_of_the_tar
     assert sum("missing" in name for name in indicated.names or ()) == 2
 
 
+def test_heavy_tails_are_compressed_as_in_memory() -> None:
+    X, y = data(np.random.default_rng(6))
+    X = X.copy()
+    X[:, 0] = np.exp(3 * X[:, 0])
+    X[::9, 0] = np.nan
+    bank = KernelBank.per_feature([Gaussian(0.5), Linear()], standardize="robust", missing="mask")
+    options: dict[str, Any] = {"alpha": "0.1*max", "tol": 1e-6}
+    whole, plain = on_factors(X, y, bank, **options), on_factors(X, y, bank.replace(standardize=True), **options)
+    parts = on_factors(open_rows(X, chunk_rows=400), y, bank, **options)
+    assert_same(parts, whole, 1e-8)
+    np.testing.assert_allclose(parts.decision_function(X), whole.decision_function(X), atol=1e-6)
+    assert np.abs(plain.decision_function(X) - whole.decision_function(X)).max() > 1e-2
+
+
 def test_large_ranks_have_an_operator_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = data(np.random.default_rng(3))
     monkeypatch.setattr("manykernels.grams.factored.chunked.FUSED_RANK", 3)

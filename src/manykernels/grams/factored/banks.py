@@ -148,7 +148,9 @@ def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel]
     rows = header_of(source)
     bank.check(rows)
     kernels = bank.expand(rows)
-    table = ChunkedTable(source, rows, **_options(bank, kernels), used=used_columns(kernels).tolist())
+    used = used_columns(kernels).tolist()
+    table = ChunkedTable(source, rows, **_options(bank, kernels), used=used)
+    table.compress_tails(bank.compressible(kernels, {j: Encoding(rows.kind(j)) for j in used}))
     if not table.gaps.any():
         return kernels, table
     rows = replace(rows, data=_with_gaps(rows.data, np.flatnonzero(table.gaps)), _encodings={}, _read={}, expanded={})

@@ -12,7 +12,7 @@ import pandas as pd
 
 from manykernels.grams.factored.operators import FUSED_RANK, ChunkedOperator
 from manykernels.grams.rows.base import RowSource
-from manykernels.grams.rows.columns import ColumnTable, Reading, RowIndex
+from manykernels.grams.rows.columns import GAP, ColumnTable, Reading, RowIndex
 from manykernels.grams.rows.dask import DaskRows
 from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.grams.rows.vectors import Held, RowVector
@@ -22,6 +22,7 @@ from manykernels.kernels.bank.normalization import column_summaries
 from manykernels.kernels.specs.objects import FeatureRows
 from manykernels.kernels.tables.encoding import Encoding, distinct_levels
 from manykernels.kernels.tables.kinds import READ_AS, kind_of, kind_of_dtype
+from manykernels.kernels.tables.tails import has_many_values, reaches_far, tails_of
 from manykernels.validation.arrays import Array, TableLike
 
 SAMPLE_ROWS = 20_000  # from which landmarks and median distances are drawn
@@ -67,7 +68,8 @@ class ChunkedTable(ColumnTable):
         if self.names is not None:
             known = {j: Encoding(kinds[j], tuple(own.levels)) for j, own in zip(self.used, learned, strict=True)}
             self.encodings = tuple(known.get(j, NUMBERS) for j in range(self.n_columns))
-        self._settle(learned, standardize)
+        self._learned = dict(zip(self.used, learned, strict=True))
+        self._settle(standardize)
 
     @classmethod
     def of_model(cls, model: ColumnTable, source: RowSource) -> ChunkedTable:
@@ -81,14 +83,32 @@ class ChunkedTable(ColumnTable):
         """Return where columns are in the source."""
         return [self._places[j] for j in positions]
 
-    def _settle(self, learned: list[_Summary], standardize: bool) -> None:
+    def compress_tails(self, positions: Sequence[int]) -> None:
+        """Compress the columns with heavy tails among some columns of numbers, and standardize them again.
+
+        Their ranges and deviations are those of all rows, their percentiles of the rows in `sample`.
+        """
+        far, found = [j for j in positions if self._learned[j].reaches_far], {}
+        for j in far:
+            some_of = self._sample.columns[j]
+            known = some_of[some_of != GAP].astype(np.float64)
+            if has_many_values(known):
+                found[j] = Encoding("number", tails=tails_of(known, self._learned[j].deviation))
+        if not found:
+            return
+        self.__dict__.pop("_sample")  # of values that are not compressed
+        self.encodings = tuple(found.get(j, own) for j, own in enumerate(self.encodings or (NUMBERS,) * self.n_columns))
+        learned = self.source.reduce(partial(_encoded, list(found.values())), list(found), combine=_merged)
+        self._learned.update(zip(found, learned, strict=True))
+        self._settle(standardize=True)
+
+    def _settle(self, standardize: bool) -> None:
         """Take ranges, units and gaps from the summaries of the columns used."""
         summaries, self.gaps = np.zeros((self.n_columns, 4)), np.zeros(self.n_columns, dtype=bool)
-        for j, own in zip(self.used or (), learned, strict=True):
-            deviation = np.sqrt(own.squares / max(own.count, 1))
+        for j, own in self._learned.items():
             # Codes depend on the levels of all chunks; nothing but their number is ever asked for.
             high = float(max(len(own.levels) - 1, 0)) if own.levels else own.high
-            summaries[j] = (own.low, high, own.mean, deviation) if own.count else 0.0
+            summaries[j] = (own.low, high, own.mean, own.deviation) if own.count else 0.0
             self.gaps[j] = own.gap
         self._check(summaries)
         if self.missing == "error" and self.gaps.any():
@@ -306,6 +326,16 @@ class _Summary:
     gap: bool
     levels: tuple[Any, ...] = ()
 
+    @property
+    def deviation(self) -> float:
+        """The standard deviation."""
+        return float(np.sqrt(self.squares / max(self.count, 1)))
+
+    @property
+    def reaches_far(self) -> bool:
+        """Whether a value is farther from the mean than normal ones."""
+        return self.count > 0 and reaches_far(self.count, self.low, self.high, self.mean, self.deviation)
+
 
 def _summaries(kinds: list[str], data: Any) -> list[_Summary]:
     """Return the summary of every column of a chunk."""
@@ -319,6 +349,12 @@ def _summaries(kinds: list[str], data: Any) -> list[_Summary]:
             encoding = Encoding.of(column, kind)
         out.append(_summary(encoding.encode(column), encoding.levels))
     return out
+
+
+def _encoded(encodings: list[Encoding], data: Any) -> list[_Summary]:
+    """Return the summary of every column of a chunk, in an encoding of its own."""
+    columns = pd.DataFrame(data)
+    return [_summary(own.encode(columns.iloc[:, place]), ()) for place, own in enumerate(encodings)]
 
 
 def _summary(column: Array, levels: tuple[Any, ...]) -> _Summary:

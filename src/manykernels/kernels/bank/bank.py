@@ -75,7 +75,7 @@ class KernelBank(BankConstructors, Bank):
         Subtract the training mean of every column and divide by its training standard deviation first. With "robust",
         columns with heavy tails are compressed before: values are divided by the interquartile range and bounded
         smoothly. A column has heavy tails if it reaches beyond 5 standard deviations, and beyond the expected normal
-        maximum by a deviation. Not applied to rows in chunks.
+        maximum by a deviation. Percentiles of more than 20,000 rows in chunks are those of 20,000 drawn rows.
     normalize : {"trace", "mean_diagonal", "unit_diagonal", None}, default="mean_diagonal"
         What is made 1: the trace of the training Gram matrix, the mean diagonal, or every ``k(x, x)``.
     center : bool, default=False
@@ -254,12 +254,34 @@ class KernelBank(BankConstructors, Bank):
         >>> KernelBank.auto().fit(X).table.encodings[0].tails is None
         False
         """
-        if self.standardize != ROBUST:
+        able = set(self.compressible(kernels, dict(zip(used.tolist(), encodings, strict=True))))
+        plain = [k for k, j in enumerate(used.tolist()) if j in able]
+        if not plain:
             return {}
+        return {int(used[k]): replace(encodings[k], tails=own) for k, own in heavy_tails(values, plain).items()}
+
+    def compressible(self, kernels: Sequence[NamedKernel], encodings: Mapping[int, Encoding]) -> list[int]:
+        """Return the columns of numbers whose tails may be compressed: every kernel on them can read them so.
+
+        Parameters
+        ----------
+        kernels : sequence of (str, KernelSpec, tuple of int)
+        encodings : mapping of int to Encoding
+            Those of the columns in use, by their positions.
+
+        Examples
+        --------
+        >>> from manykernels import KernelBank
+        >>> from manykernels.kernels.tables.encoding import Encoding
+        >>> bank = KernelBank.auto()
+        >>> bank.compressible(bank.expand([[1.0, 2.0], [2.0, 5.0]]), {0: Encoding(), 1: Encoding("date")})
+        [0]
+        """
+        if self.standardize != ROBUST:
+            return []
         able = {id(spec): _compresses(spec) for _, spec, _ in kernels}
         others = {j for _, spec, positions in kernels if not able[id(spec)] for j in positions}
-        plain = [k for k, j in enumerate(used.tolist()) if encodings[k].kind == "number" and j not in others]
-        return {int(used[k]): replace(encodings[k], tails=own) for k, own in heavy_tails(values, plain).items()}
+        return [j for j, encoding in encodings.items() if encoding.kind == "number" and j not in others]
 
     def _statistics(self, values: Array, encodings: Sequence[Encoding]) -> tuple[Array, Array]:
         """Return offsets and scales of columns: 0 and 1 for codes of categories."""

@@ -16,14 +16,23 @@ END_OF_TAILS = LIMIT - 1e-6  # largest compressed value that is expanded
 
 
 def has_heavy_tails(column: Array, mean: float, deviation: float) -> bool:
-    """Return True if a column reaches far beyond the range of a normal column, and is no column of few values.
-
-    That is, farther from the mean than 5 deviations, and than the largest of as many normal values by one deviation.
-    """
+    """Return True if a column reaches far beyond the range of a normal column, and is no column of few values."""
     n = int(np.isfinite(column).sum())
-    reach = max(LONG, LONGER + np.sqrt(2.0 * np.log(max(n, 2)))) * deviation
-    if not n or not max(np.nanmax(column) - mean, mean - np.nanmin(column)) > reach:
+    if not n or not reaches_far(n, float(np.nanmin(column)), float(np.nanmax(column)), mean, deviation):
         return False
+    return has_many_values(column)
+
+
+def reaches_far(n: int, low: float, high: float, mean: float, deviation: float) -> bool:
+    """Return True if a value is farther from the mean than normal ones.
+
+    That is, than 5 deviations, and than the largest of as many normal values by one deviation.
+    """
+    return max(high - mean, mean - low) > max(LONG, LONGER + np.sqrt(2.0 * np.log(max(n, 2)))) * deviation
+
+
+def has_many_values(column: Array) -> bool:
+    """Return True if a column, or a sample of it, has more than 10 different values."""
     some_of = column[:: max(len(column) // MOST_LOOKED_AT, 1)]
     return len(np.unique(some_of[np.isfinite(some_of)])) > FEWEST_VALUES
 
