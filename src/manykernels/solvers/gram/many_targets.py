@@ -430,10 +430,10 @@ def solve_targets(
         with suppress(OutOfTimeError), deadline(time_limit):
             for summed in (True, False):
                 own = np.flatnonzero(fixed == summed)
-                if not own.size:
+                features = KernelFeatures.of(problems[0], summed=summed, n_targets=own.size) if own.size else None
+                if features is None:
                     continue
-                features = KernelFeatures.of(problems[0], summed=summed, n_targets=own.size)
-                for some in np.split(own, range(CHUNK, own.size, CHUNK)) if features is not None else ():
+                for some in np.split(own, range(CHUNK, own.size, CHUNK)):
                     mine = [problems[k] for k in some]
                     solved = _solved(mine, features, rhos, some, tol, settings.get("max_iter"), summed=summed)
                     for k, solution in zip(some, solved, strict=True):
