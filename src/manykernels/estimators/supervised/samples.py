@@ -211,6 +211,12 @@ def check_lengths(n_samples: int, n_targets: int) -> None:
         raise InvalidInputError(f"There is only n_samples={n_samples}; at least 2 samples are needed.")
 
 
+def _n_columns(y: Any) -> int:
+    """Return the number of columns of targets, 0 of a vector; objects that only become arrays have no shape."""
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+    return int(shape[1]) if len(shape) == 2 else 0
+
+
 def label_matrix(y: Any) -> Array | None:
     """Return several labels a sample as 0, 1 and NaN for gaps, (N, T) float64; None of a single column.
 
@@ -221,7 +227,7 @@ def label_matrix(y: Any) -> Array | None:
     """
     if not issparse(y):
         y = np.asarray(y) if isinstance(y, (list, tuple)) and all(np.ndim(row) == 1 for row in y) else y
-        if len(shape := y.shape if hasattr(y, "shape") else np.asarray(y).shape) != 2 or shape[1] < 2:
+        if _n_columns(y) < 2:
             return None
     try:
         table = np.asarray(y.todense() if issparse(y) else pd.DataFrame(y).astype(np.float64), dtype=np.float64)
@@ -278,9 +284,9 @@ def class_labels(y: ArrayLike) -> Array:
     _refuse_gaps(y)
     with invalid_input():
         given = _in_numpy(y)
-        if np.ndim(given) == 2 and np.shape(given)[1] > 1:
+        if _n_columns(given) > 1:
             raise InvalidInputError(
-                f"y has the shape {np.shape(given)}, several labels a sample. MKLClassifier learns them; here "
+                f"y has the shape {np.asarray(given).shape}, several labels a sample. MKLClassifier learns them; here "
                 "give one column, such as y[:, 0], or take scikit-learn's MultiOutputClassifier."
             )
         labels = column_or_1d(given, warn=True)
@@ -345,7 +351,7 @@ def numeric_targets(
     with invalid_input():
         try:
             y = np.asarray(y) if isinstance(y, (np.matrix, np.ma.MaskedArray)) else y
-            kept = single and np.ndim(y) == 2 and np.shape(y)[1] >= MANY_TARGETS
+            kept = single and _n_columns(y) >= MANY_TARGETS
             dtype = [np.float64, np.float32] if kept else np.float64
             return check_array(y, dtype=dtype, ensure_2d=False, ensure_min_samples=1, input_name="y")
         except OverflowError as error:
