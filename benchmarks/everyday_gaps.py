@@ -80,9 +80,17 @@ class Fitted:
 # --- dual norms ------------------------------------------------------------------------------------------------------
 
 
-def blocks(bank: Any, X: Any, kernels: Floats) -> Iterator[Floats]:
-    """Return the matrices of some kernels of a bank on these rows, so many at once as can be held."""
-    fitted, rows = bank.fit_prepare(X)
+def blocks(model: Any, X: Any, kernels: Floats) -> Iterator[Floats]:
+    """Return the matrices of some kernels of a model on these rows, so many at once as can be held.
+
+    Kernels by relevance are not in the bank that was given: those of the model are in its own.
+    """
+    fitted, rows = as_bank(model.kernels, X).fit_prepare(X)
+    names = np.array(model.kernel_names_)[kernels]
+    if not set(names) <= set(fitted.names):
+        fitted = model._expansion.bank
+        rows = fitted.prepare(X)
+    kernels = np.array([fitted.names.index(name) for name in names], dtype=np.intp)
     step = max(1, int(BLOCK_ENTRIES / rows.n_samples**2))
     for first in range(0, len(kernels), step):
         yield fitted.block(rows, rows, kernels=kernels[first : first + step])
@@ -164,7 +172,7 @@ def of_estimator(model: Any, X: Any, y: Floats) -> Iterator[Fitted]:
         ratio = mixing[min(k, len(mixing) - 1)]
         penalty = model.penalty if not hasattr(model, "mixing_") else {1.0: "l1", 0.0: "ridge"}[ratio]
         used = np.flatnonzero(found.kernel_weights) if penalty == "ridge" else searched(model)
-        matrices = partial(blocks, bank, X, used)
+        matrices = partial(blocks, model, X, used)
         dual_norms: DualNorms = partial(of_matrices, matrices)
         if len(target) > MOST_ROWS:
             if not all(hasattr(spec, "width") for entry in bank.kernels for spec in entry.specs):
@@ -189,7 +197,7 @@ def of_estimator(model: Any, X: Any, y: Floats) -> Iterator[Fitted]:
             scores = own.sum(axis=0) + (np.ravel(model.intercept_)[k] if target.ndim == 1 else model.intercept_)
         if parts is not None and len(target) <= MOST_ROWS and target.ndim == 1:
             active = np.flatnonzero(norms)
-            grams = (matrix for block in blocks(bank, X, active) for matrix in block)
+            grams = (matrix for block in blocks(model, X, active) for matrix in block)
             least = max((least_norm(K, own[m]) / norms[m] for m, K in zip(active, grams, strict=True)), default=np.nan)
         yield Fitted(target, model._loss.name, penalty, strength, scores, norms[used], rho, *rest, least)
 

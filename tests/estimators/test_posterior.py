@@ -273,6 +273,20 @@ def test_a_file_keeps_the_rows_of_bands(tmp_path: Any) -> None:
         load_model(tmp_path / "wrong.mkl")
 
 
+@pytest.mark.parametrize("most", [0, 2, 21])
+def test_units_share_few_landmarks(most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    rows, y = many(900)
+    monkeypatch.setattr(posterior, "MOST_LANDMARKS", most)
+    model = MKLRegressor(CURVES).fit(rows, y)
+    counts = [len(own) for own in model._bands[0].landmarks]
+    assert sum(counts) <= most
+    assert max(counts, default=0) <= min(counts, default=0) + 1
+    deviations = model.predict(NEW, return_std=True)[1]
+    assert (deviations > 0).all()
+    save_model(model, tmp_path / "model.mkl")
+    np.testing.assert_array_equal(load_model(tmp_path / "model.mkl").predict(NEW, return_std=True)[1], deviations)
+
+
 def test_what_was_asked_for_as_factors_keeps_no_rows() -> None:
     rows, y = many(900)
     model = MKLRegressor(CURVES).fit(rows, y)

@@ -242,7 +242,6 @@ def _landmarks(
     units = tuple(np.array(own) for own in units_of(bank, int(weights.any())) if weights[own].any())
     pools: dict[int, tuple[Array, PreparedRows[Any]]] = {}
     found: list[Array] = []
-    left = MOST_LANDMARKS
     for own in units:
         index, pivots = np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
         for size in POOLS:
@@ -253,10 +252,19 @@ def _landmarks(
                 pools[size] = chosen, rows_at(chosen)
             index, pool = pools[size]
             pivots = factorize(cross_combine(bank, pool, pool, _only(weights, own)), LEFT_OUT)[1]
-        found.append(np.sort(index[pivots[:left]]))
-        left -= len(found[-1])
-    kept = np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *found]))
-    return units, tuple(np.searchsorted(kept, own) for own in found), kept
+        found.append(index[pivots])
+    counts = _shared_out(np.array([len(own) for own in found], dtype=np.intp), MOST_LANDMARKS)
+    places = {m: np.sort(found[m][:count]) for m, count in enumerate(counts) if count}
+    kept = np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *places.values()]))
+    return tuple(units[m] for m in places), tuple(np.searchsorted(kept, own) for own in places.values()), kept
+
+
+def _shared_out(wanted: Array, most: int) -> Array:
+    """Return counts of at most ``wanted``, in all at most ``most``, with the largest ones made equal."""
+    limits = np.arange(1, most + 1)
+    fit = [limit for limit in limits if np.minimum(wanted, limit).sum() <= most]
+    counts = np.minimum(wanted, max(fit, default=1))
+    return np.where(np.cumsum(counts) <= most, counts, 0)
 
 
 def _only(weights: Array, kernels: Array) -> Array:
