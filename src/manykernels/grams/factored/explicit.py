@@ -27,12 +27,13 @@ from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOpera
 from manykernels.grams.factored.cells import grid_levels, grid_parts
 from manykernels.grams.factored.cones import polar_norm
 from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, LevelFeatures, by_levels, feature_map
-from manykernels.grams.factored.levels import LevelOperator
+from manykernels.grams.factored.levels import LevelOperator, SlopeOperator
 from manykernels.grams.factored.operators import ColumnFactors, FeatureOperator, adjoints, reads_columns, stored
 from manykernels.grams.factored.prediction import KernelFunction, LineFunction, on_landmarks
 from manykernels.grams.loops import add_norms, largest_squares
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Overlap, Shaped
+from manykernels.kernels.specs.interaction import slope_columns
 from manykernels.validation.arrays import Array
 
 
@@ -40,6 +41,8 @@ def levels_of(spec: KernelSpec, positions: tuple[int, ...], table: ColumnTable) 
     """Return the distinct values of the columns of a kernel on levels, or None beyond the limit."""
     if grid_parts(spec) is not None:
         return grid_levels(spec, positions, table)
+    if (slope := slope_columns(spec)) is not None:
+        return [table.categories(positions[slope[0]], table.n_rows)]
     if not by_levels(spec):
         return None
     found: list[Array] = []
@@ -91,11 +94,13 @@ class ExplicitStack(FactoredStack):
     def _template(self, kernel: int) -> FeatureOperator:
         """Return the operator of a single kernel; an operator of levels keeps the codes of rows."""
         place = kernel, self.positions[kernel], self.specs[kernel], self._maps[kernel], float(self.scales[kernel])
-        if not isinstance(self.specs[kernel], Overlap):
+        slope = slope_columns(self.specs[kernel]) is not None
+        if not (slope or isinstance(self.specs[kernel], Overlap)):
             return FeatureOperator(*place)
+        operator = (SlopeOperator if slope else LevelOperator)(*place)
         if self.table.chunked:
-            return LevelOperator(*place)
-        self._levels[kernel] = LevelOperator(*place).over(self.table)
+            return operator
+        self._levels[kernel] = operator.over(self.table)
         return self._levels[kernel]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
@@ -133,9 +138,9 @@ class ExplicitStack(FactoredStack):
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as a function of standardized columns; with a shape also where no row is."""
         spec, features = self.specs[kernel], self._maps[kernel]
-        if isinstance(spec, Overlap):
-            landmarks = cast("LevelFeatures", features).landmarks
-            return on_landmarks(spec, landmarks, float(np.sqrt(self.scales[kernel] * landmarks.shape[1])) * v)
+        if isinstance(features, LevelFeatures) and all(basis is None for basis in features.bases):
+            landmarks = features.landmarks
+            return on_landmarks(spec, landmarks, float(np.sqrt(self.scales[kernel] * len(features.levels))) * v)
         if not isinstance(spec, Shaped):
             return super().function(kernel, v, tol)
         return LineFunction.of(spec, np.sqrt(self.scales[kernel]) * spec.at_knots(v))

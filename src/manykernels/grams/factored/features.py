@@ -15,6 +15,7 @@ from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Linear, Missing, Ordinal, Overlap, Periodic, Polynomial
 from manykernels.kernels.specs.base import KernelOfFeatures
 from manykernels.kernels.specs.categorical import UNSEEN, places_among
+from manykernels.kernels.specs.interaction import slope_columns
 from manykernels.validation.arrays import Array
 
 MAX_FEATURES = 500
@@ -194,6 +195,36 @@ class LevelFeatures(FeatureMap):
         return np.hstack(parts) / np.sqrt(len(self.levels))
 
 
+class SlopeFeatures(LevelFeatures):
+    """The levels of a column times the numbers of another one: a random slope."""
+
+    @property
+    def columns(self) -> tuple[int, int]:
+        """The columns of levels and of numbers."""
+        return slope_columns(self.spec) or (0, 1)
+
+    @classmethod
+    def of(cls, spec: KernelSpec, levels: Sequence[Array]) -> SlopeFeatures:
+        """Return the features for these levels of the grouping."""
+        return cls(spec, tuple(levels), (None,))
+
+    def places(self, table: ColumnTable, positions: tuple[int, ...]) -> list[Array]:
+        """Return the level of every row."""
+        return super().places(table, (positions[self.columns[0]],))
+
+    @property
+    def landmarks(self) -> Array:
+        """Points (rank, 2) with a level and the number one each."""
+        out = np.ones((self.rank, 2))
+        out[:, self.columns[0]] = self.levels[0]
+        return out
+
+    def __call__(self, points: Array) -> Array:
+        """Return one-hot columns times numbers."""
+        group, number = self.columns
+        return super().__call__(points[:, [group]]) * points[:, [number]]
+
+
 def _inverse_root(gram: Array) -> Array:
     """Return ``U Lambda^-1/2`` of the directions not rounding."""
     values, vectors = eigh(gram)
@@ -213,11 +244,13 @@ def feature_map(spec: KernelSpec, n_columns: int, levels: Sequence[Array] | None
         return PolynomialFeatures(spec)
     if isinstance(spec, Periodic) and n_columns == 1:
         return PeriodicFeatures.of(spec)
+    if slope_columns(spec) is not None:
+        return None if levels is None else SlopeFeatures.of(spec, levels)
     if by_levels(spec) and levels is not None and (isinstance(spec, Overlap) or sum(map(len, levels)) <= MAX_FEATURES):
         return LevelFeatures.of(spec, levels)
     return None
 
 
 def by_levels(spec: KernelSpec) -> bool:
-    """Return whether a kernel is a mean over columns of kernels on levels."""
-    return isinstance(spec, (Overlap, Ordinal))
+    """Return whether a kernel is a mean over columns of kernels on levels, or a random slope."""
+    return isinstance(spec, (Overlap, Ordinal)) or slope_columns(spec) is not None

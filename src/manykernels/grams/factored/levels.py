@@ -10,7 +10,7 @@ import copy
 
 import numpy as np
 
-from manykernels.grams.factored.features import LevelFeatures
+from manykernels.grams.factored.features import LevelFeatures, SlopeFeatures
 from manykernels.grams.factored.operators import FeatureOperator
 from manykernels.grams.rows.columns import ColumnTable, RowIndex
 from manykernels.validation.arrays import Array
@@ -83,3 +83,35 @@ class LevelOperator(FeatureOperator):
         for own in codes:
             out[np.arange(len(own)), own] = self._size
         return out[:, :-1]
+
+
+class SlopeOperator(LevelOperator):
+    """Levels of a column times numbers of another one: a random slope, still a single entry a row."""
+
+    _map: SlopeFeatures
+    _slopes: Array  # (n,) float64: the numbers, zero where something is missing
+
+    level_columns = 1  # type: ignore[assignment]
+
+    def over(self, table: ColumnTable) -> SlopeOperator:
+        if table is self._table:
+            return self
+        other = super().over(table)
+        assert isinstance(other, SlopeOperator)
+        known, values = table.present(self.positions), table.values(self.positions[self._map.columns[1]])
+        other._slopes = values if known is None else np.where(known, values, 0.0)
+        return other
+
+    def add_scores(self, v: Array, out: Array) -> None:
+        levels = np.zeros(len(self._slopes))
+        super().add_scores(v, levels)
+        out += self._slopes * levels
+
+    def adjoint(self, rho: Array) -> Array:
+        return super().adjoint((self._slopes * rho.T).T)
+
+    def diagonal(self, weights: Array) -> Array:
+        return self._size * self.adjoint(self._slopes * weights)
+
+    def rows(self, index: RowIndex) -> Array:
+        return self._slopes[index][:, None] * super().rows(index)

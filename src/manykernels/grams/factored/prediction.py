@@ -21,6 +21,7 @@ from manykernels.kernels.bank.normalization import unit_factors
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import UNSEEN, places_among
 from manykernels.kernels.specs.distances import known_width
+from manykernels.kernels.specs.interaction import slope_columns
 from manykernels.validation.arrays import Array, read_only
 from manykernels.validation.parameters import WithoutCaches
 
@@ -90,6 +91,9 @@ class LandmarkFunction(WithoutCaches):
         if type(self.spec) is Overlap and not self.unit_diagonal:
             parts = zip(self._levels, points.T, strict=True)
             return np.asarray(np.sum([sums[places_among(own, column)] for (own, sums), column in parts], axis=0))
+        if (slope := slope_columns(self.spec)) is not None and not self.unit_diagonal:
+            own, sums = self._slopes
+            return np.asarray(sums[places_among(own, points[:, slope[0]])] * points[:, slope[1]])
         if not self.unit_diagonal:
             return self.spec(points, self.landmarks) @ self.coefficients
         left, right = (unit_factors(self.spec.diag(rows)) for rows in (points, self.landmarks))
@@ -105,6 +109,14 @@ class LandmarkFunction(WithoutCaches):
             sums = np.bincount(places, self.coefficients[known], len(own) + 1)  # zero for a level that is none of them
             found.append((own, sums / self.landmarks.shape[1]))
         return found
+
+    @cached_property
+    def _slopes(self) -> tuple[Array, Array]:
+        """The increasing levels of a random slope, and the slope at each, zero at others."""
+        group, number = slope_columns(self.spec) or (0, 1)
+        known = self.landmarks[:, group] != UNSEEN
+        own, places = np.unique(self.landmarks[known, group], return_inverse=True)
+        return own, np.bincount(places, (self.coefficients * self.landmarks[:, number])[known], len(own) + 1)
 
     @cached_property
     def _as_loops_read(self) -> tuple[Array, float, Array]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import ANY_COLUMN, MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.categorical import Overlap
 from manykernels.kernels.specs.distances import MedianDistances
 from manykernels.kernels.specs.inner import Linear
 from manykernels.validation.arrays import Array, check_count, check_finite, check_positive
@@ -242,6 +243,17 @@ class Interaction(KernelSpec):
             for (spec, columns), power in _powers(part for part in self.parts if not _is_column(part)):
                 values *= spec.diag(points[:, columns]) ** power
         return values
+
+
+def slope_columns(spec: KernelSpec) -> tuple[int, int] | None:
+    """Return the columns of the levels and of the numbers of a random slope, `Overlap` times `Linear`; else None."""
+    if not isinstance(spec, Interaction) or len(spec.parts or ()) != 2:
+        return None
+    found = {type(part): columns for part, columns in spec.parts}
+    if set(found) != {Overlap, Linear} or any(len(columns) != 1 for columns in found.values()):
+        return None
+    (group,), (number,) = found[Overlap], found[Linear]
+    return None if group == number else (group, number)
 
 
 def _powers(parts: Iterator[Part]) -> list[tuple[Part, int]]:

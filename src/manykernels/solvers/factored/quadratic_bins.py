@@ -430,7 +430,7 @@ def rounded_operators(objective: FactoredObjective) -> list[Any]:
 
 
 def _is_of_levels(operator: Any) -> bool:
-    return isinstance(operator, LevelOperator) and operator.level_columns == 1
+    return type(operator) is LevelOperator and operator.level_columns == 1
 
 
 def rounded_products(objective: FactoredObjective) -> float:
