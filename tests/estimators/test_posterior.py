@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
@@ -16,6 +17,7 @@ from manykernels import (
     MKLClassifier,
     MKLRegressor,
     MKLSurvival,
+    Overlap,
     load_model,
     save_model,
     survival_array,
@@ -23,7 +25,7 @@ from manykernels import (
 from manykernels.estimators.supervised import posterior
 from manykernels.estimators.supervised.posterior import posterior_of
 from manykernels.inspection import ShapeDisplay, SurfaceDisplay
-from manykernels.kernels import Gaussian, Linear
+from manykernels.kernels import Gaussian, Interactions, Linear
 from manykernels.objective import Ridge
 
 RNG = np.random.default_rng(0)
@@ -317,3 +319,22 @@ def test_kernels_without_a_penalty_have_no_prior() -> None:
         model.predict(rows[:3], return_std=True)
     small = MKLRegressor(bank, penalty={"line": Ridge(1e-4), "*": "l1"}, alpha=0.01).fit(rows, y)
     assert (small.predict(rows[:3], return_std=True)[1] > 0).all()
+
+
+@pytest.mark.parametrize("kernel", ["intercepts", "slopes"])
+def test_every_level_of_a_grouping_has_a_landmark(kernel: str) -> None:
+    """Landmarks were chosen from 400 rows: groups that had none among them got the deviation of the prior."""
+    rng, n = np.random.default_rng(4), 900
+    codes, dose = rng.integers(0, 150, n), rng.normal(size=n)
+    frame = pd.DataFrame({"group": pd.Categorical([f"g{code:03d}" for code in codes]), "dose": dose})
+    factor = dose if kernel == "slopes" else np.ones(n)
+    y = rng.normal(size=150)[codes] * factor + 0.3 * rng.normal(size=n)
+    parts = Interactions([Linear()], ["group", "dose"]) if kernel == "slopes" else ("group", Overlap(), ["group"])
+    bank = KernelBank([parts], normalize=None)
+    model = MKLRegressor(bank, penalty="ridge", alpha=0.1 / n, resources={"representation": "auto"}).fit(frame, y)
+    assert model.representation_ == "factored"
+    variance = posterior_of(model).variance(frame)
+    # One group by another way: a prior of its own, and a normal likelihood
+    sums = np.bincount(codes, factor**2, 150)[codes]
+    expected = posterior_of(model).dispersion * factor**2 / (0.1 + sums)
+    np.testing.assert_allclose(variance, expected, rtol=0.1, atol=1e-3)

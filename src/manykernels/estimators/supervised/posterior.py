@@ -2,10 +2,10 @@ r"""Uncertainty of fitted functions: a Gaussian process at the learned kernel we
 
 At fixed weights ``d`` the penalty is ``sum_m ||f_m||^2 / (2 d_m)``, the negative logarithm of the prior
 ``f_m ~ GP(0, s2 d_m k_m)``; the intercept has a flat prior. Each unit of kernels, those on the same columns, has
-landmarks ``S`` among the training rows: pivots of the Cholesky factorization of ``K_u = sum_m d_m K_m``, which leave
-`LEFT_OUT` of its trace. The coefficients ``v`` of the features ``c_u(x) = k_u(x, S) L'^-1``, ``k_u(S, S) = L L'``, have
-independent priors of variance ``s2``. With ``C`` the features of all units and rows, and ``W`` the second derivatives
-of the loss (the sample weights, for the squared loss),
+landmarks ``S`` among the training rows: a row of each group for random intercepts and slopes, else pivots of the
+Cholesky factorization of ``K_u = sum_m d_m K_m``, which leave `LEFT_OUT` of its trace. The coefficients ``v`` of the
+features ``c_u(x) = k_u(x, S) L'^-1``, ``k_u(S, S) = L L'``, have independent priors of variance ``s2``. With ``C`` the
+features of all units and rows, and ``W`` the second derivatives of the loss (the sample weights, for the squared loss),
 
     H = C' W C - C' W 1 1' W C / (1' W 1) = U diag(h) U',        V = U diag(1 / (1 + h)) U',
 
@@ -50,8 +50,9 @@ from manykernels.grams import cross_combine
 from manykernels.grams.expansion import CHUNK_ENTRIES, Expansion, cross_apply_each, cross_scores
 from manykernels.grams.pivoted import factorize
 from manykernels.grams.plan import FACTORED
-from manykernels.kernels import FittedBank, PreparedRows, Shaped
+from manykernels.kernels import FittedBank, Overlap, PreparedRows, Shaped
 from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.specs.interaction import slope_columns
 from manykernels.objective.regularizers.norms import Ridge
 from manykernels.validation.arrays import Array
 
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 
 LEFT_OUT = 1e-8  # of the trace of a unit, by its landmarks; more is seen in bands from 1e6 rows on
 POOLS = (400, 2000)  # rows that landmarks are chosen from; the larger pool if half of the smaller one become landmarks
+POOL_OF_LEVELS, MOST_LEVELS = 20_000, 500  # rows that levels of a grouping are looked for in; levels with a landmark
 MOST_LANDMARKS = 1500  # of all units: 18 MB a target
 HESSIAN_COST = 5e9  # products of a Hessian: with features 1 s; of more rows a weighted sample is taken
 ROWS_PER_RANK = 40  # in such a sample, at least: errors of deviations are some 10 %
@@ -244,14 +246,18 @@ def _landmarks(
     found: list[Array] = []
     for own in units:
         index, pivots = np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
-        for size in POOLS:
+        grouping = _column_of_levels(bank, own)
+        for size in POOLS if grouping is None else (POOL_OF_LEVELS,):
             if 2 * len(pivots) < len(index) or len(index) == n:
                 break
             if size not in pools:
                 chosen = some_rows(n, size, 0)
                 pools[size] = chosen, rows_at(chosen)
             index, pool = pools[size]
-            pivots = factorize(cross_combine(bank, pool, pool, _only(weights, own)), LEFT_OUT)[1]
+            if grouping is None:
+                pivots = factorize(cross_combine(bank, pool, pool, _only(weights, own)), LEFT_OUT)[1]
+            else:
+                pivots = _row_of_each_level(bank.take(own), pool, grouping)
         found.append(index[pivots])
     counts = _shared_out(np.array([len(own) for own in found], dtype=np.intp), MOST_LANDMARKS)
     places = {m: np.sort(found[m][:count]) for m, count in enumerate(counts) if count}
@@ -265,6 +271,27 @@ def _shared_out(wanted: Array, most: int) -> Array:
     fit = [limit for limit in limits if np.minimum(wanted, limit).sum() <= most]
     counts = np.minimum(wanted, max(fit, default=1))
     return np.where(np.cumsum(counts) <= most, counts, 0)
+
+
+def _column_of_levels(bank: FittedBank, kernels: Array) -> int | None:
+    """Return the column of levels of a unit that is a random intercept or slope, None for other units."""
+    if len(kernels) > 1:
+        return None
+    spec = bank.table.specs[kernels[0]]
+    if isinstance(spec, Overlap):
+        return 0 if len(bank.table.positions[kernels[0]]) == 1 else None
+    slope = slope_columns(spec)
+    return None if slope is None else slope[0]
+
+
+def _row_of_each_level(bank: FittedBank, pool: PreparedRows[Any], column: int) -> Array:
+    """Return the row with the largest ``k(x, x)`` of each level, of the `MOST_LEVELS` levels with the most rows."""
+    rows = bank.narrow(pool)
+    sizes, levels = bank.diag(rows)[0], rows.points(0)[:, column]
+    order = np.lexsort((-sizes, levels))
+    order = order[sizes[order] > 0.0]
+    _, first, counts = np.unique(levels[order], return_index=True, return_counts=True)
+    return order[first[np.argsort(-counts, kind="stable")[:MOST_LEVELS]]]
 
 
 def _only(weights: Array, kernels: Array) -> Array:
