@@ -32,7 +32,7 @@ from manykernels.grams.factored.operators import ColumnFactors, FeatureOperator,
 from manykernels.grams.factored.prediction import KernelFunction, LineFunction, on_landmarks
 from manykernels.grams.loops import add_norms, largest_squares
 from manykernels.grams.rows.columns import ColumnTable
-from manykernels.kernels import KernelSpec, Overlap, Shaped
+from manykernels.kernels import KernelSpec, Ordinal, Overlap, Shaped
 from manykernels.kernels.specs.interaction import slope_columns
 from manykernels.validation.arrays import Array
 
@@ -41,13 +41,11 @@ def levels_of(spec: KernelSpec, positions: tuple[int, ...], table: ColumnTable) 
     """Return the distinct values of the columns of a kernel on levels, or None beyond the limit."""
     if grid_parts(spec) is not None:
         return grid_levels(spec, positions, table)
-    if (slope := slope_columns(spec)) is not None:
-        return [table.categories(positions[slope[0]], table.n_rows)]
     if not by_levels(spec):
         return None
-    found: list[Array] = []
-    for column in positions:
-        own = table.categories(column, table.n_rows if isinstance(spec, Overlap) else MAX_FEATURES)
+    slope, found = slope_columns(spec), list[Array]()
+    for column in positions if slope is None else [positions[slope[0]]]:
+        own = table.categories(column, MAX_FEATURES if isinstance(spec, Ordinal) else table.n_rows)
         if own is None:
             return None
         found.append(own)

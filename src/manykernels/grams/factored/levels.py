@@ -91,7 +91,7 @@ class SlopeOperator(LevelOperator):
     _map: SlopeFeatures
     _slopes: Array  # (n,) float64: the numbers, zero where something is missing
 
-    level_columns = 1  # type: ignore[assignment]
+    level_columns = 1
 
     def over(self, table: ColumnTable) -> SlopeOperator:
         if table is self._table:
