@@ -9,7 +9,7 @@ from manykernels.estimators.supervised.samples import Samples
 from manykernels.inspection import export_model, load_model, save_model
 from manykernels.kernels import Joint
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.grids import DEFAULT_SPECS, Relevant, project_entry
+from manykernels.kernels.bank.grids import BY_RELEVANCE, DEFAULT_SPECS, Relevant, project_entry
 from manykernels.objective.losses import Logistic, Squared
 
 N = 150
@@ -125,3 +125,16 @@ def test_labels_are_searched_with_them():
     model = MKLClassifierCV(cv=3).fit(X, np.where(y > 0, "up", "down"))
     assert any("by relevance" in name for name in model.kernel_names_)
     assert model.score(X, np.where(y > 0, "up", "down")) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore:No kernel was selected", "ignore:The kernels are not more strongly")
+@pytest.mark.parametrize("seed", [0, 2])
+def test_noise_is_measured_without_widths_learned_from_the_target(seed):
+    # Widths that follow y relate a kernel to y more than to y in random order, also if y is noise.
+    rng = np.random.default_rng(seed)
+    model = MKLRegressorCV(cv=3, random_state=0).fit(rng.normal(size=(80, 20)), rng.normal(size=80))
+    marks = dict(zip(model.kernel_names_, model.above_noise_.tolist(), strict=True))
+    learned = [name for name in marks if BY_RELEVANCE in name]
+    assert len(learned) == 3
+    assert [marks[name] for name in learned] == [marks[name.replace(BY_RELEVANCE, "")] for name in learned]
+    assert not any(marks[name] for name in learned)

@@ -27,7 +27,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import bdtr
@@ -126,6 +126,10 @@ class NoiseLevel:
     def _first(self) -> Array:
         """Norms of the permuted targets of the unit, rescaled to the mean over all permutations."""
         return self.scale * self.permuted[:N_PERMUTATIONS]
+
+    def take(self, kernels: Sequence[int]) -> Self:
+        """Return the level of some kernels, which may repeat."""
+        return replace(self, norms=self.norms[kernels], permuted=self.permuted[:, kernels])
 
     def ratio(self, regularizer: Regularizer) -> float:
         """Return the strength over the empty-model strength of permuted targets; infinite without noise."""

@@ -1,6 +1,6 @@
 """The choice of strength, kernels and mixing by the estimators with built-in cross-validation."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -22,12 +22,15 @@ from manykernels.estimators.selection.grids import PenaltyGrid
 from manykernels.estimators.selection.learning import LearnsChoice
 from manykernels.estimators.selection.memory import PATIENCE_OF_AVERAGES, keeps_exact, patience_of, plan_of_search
 from manykernels.estimators.selection.mixtures import (
+    EVERY,
+    Mixture,
     PenaltyFamily,
     alpha_grid,
     checked_alphas,
     mixtures_of,
     nothing_of,
     penalty_families,
+    plain_kernels,
     tried_factors,
 )
 from manykernels.estimators.selection.relevance import with_relevance
@@ -163,7 +166,7 @@ class CrossValidated(LearnsChoice):
             fewer = of_fewer_rows(splits, target, weight) if tried.races else []
             folds, found = self._scored(tried, own_folds(splits, held_out), own_folds(fewer, held_out[: len(fewer)]))
         asked = found and (searches or (self.alphas is None and exchangeable))
-        levels = self._levels_of_noise(whole().projected.problems, samples) if asked else []
+        levels = self._levels_of_noise(whole().projected, samples) if asked else []
         evidence = partial(Evidence.of, splits, (exchangeable and levels) or None, ranks=self._task == "survival")
         if isinstance(tried, MixtureSearch):
             candidates = self._choose_mixtures(tried, found, whole(), evidence)
@@ -210,7 +213,7 @@ class CrossValidated(LearnsChoice):
             search = search_targets(self, whole, opened, splits, held_out)
         found = search.found
         self.n_folds_ = len(search.folds) if found else 0
-        levels = self._levels_of_noise(whole.problems, samples) if found else []
+        levels = self._levels_of_noise(whole, samples) if found else []
         evidence = partial(Evidence.of, splits, levels if exchangeable and levels else None)
         candidates = self._choose_mixtures(search, found, whole, evidence)
         if not found:
@@ -234,9 +237,12 @@ class CrossValidated(LearnsChoice):
         told = f"{len(found)} candidates that were scored in all folds" if found else ""
         search.ending.warn(told)
 
-    def _levels_of_noise(self, problems: Sequence[Problem], samples: Samples) -> list[NoiseLevel]:
-        """Return the noise levels of permuted targets."""
-        return noise_levels(problems, noise_seed(self.random_state), self._noise_strata(samples), samples.groups)
+    def _levels_of_noise(self, whole: OpenedKernels, samples: Samples) -> list[NoiseLevel]:
+        """Return the noise levels of permuted targets; kernels learned from y have those of their plain forms."""
+        order, plain = plain_kernels(whole.names)
+        problems = [Mixture(EVERY, plain, 0.0).pose(problem) for problem in whole.problems]
+        levels = noise_levels(problems, noise_seed(self.random_state), self._noise_strata(samples), samples.groups)
+        return levels if plain.all() else [level.take(order) for level in levels]
 
     def _close(self, folds: Rung, found: list[Candidate], splits: list[Split], *, begins: bool) -> None:
         """Record what held-out rows say, and let the folds go: the last fit has the memory for itself.

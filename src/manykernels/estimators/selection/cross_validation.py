@@ -40,14 +40,14 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     and of every kind or view alone, so a well-chosen Gaussian is among the candidates. For default kernels, narrower
     Gaussians of all columns, of a quarter and an eighth of the median distance, extend an average step by step, and
     Gaussians whose columns are scaled by relevance are tried as averages; every fold learns the relevance from the
-    respective training rows. Every path goes from strong to weak penalties, in coarse steps while the score may rise,
-    then in finer steps around the best; the choice averages every score with the neighbors, so no lucky strength
-    decides. The averages of all kernels, and of those on several columns, are the baseline: a single kind, or a
-    selection, must lead by more than half a standard error of the difference over the folds, a single view by more than
-    a whole standard error. The search is a race: selections are tried at a few strengths in three folds first, with
-    half of the rows if there are many, and dropped if behind by more than half a standard error of the difference; in
-    all folds a candidate is followed while it can still come within a standard error of the best. The winner is
-    refitted on all samples, to ``tol`` and with the certificate.
+    respective training rows, and noise is measured with the plain kernels in their place. Every path goes from strong
+    to weak penalties, in coarse steps while the score may rise, then in finer steps around the best; the choice
+    averages every score with the neighbors, so no lucky strength decides. The averages of all kernels, and of those on
+    several columns, are the baseline: a single kind, or a selection, must lead by more than half a standard error of
+    the difference over the folds, a single view by more than a whole standard error. The search is a race: selections
+    are tried at a few strengths in three folds first, with half of the rows if there are many, and dropped if behind by
+    more than half a standard error of the difference; in all folds a candidate is followed while it can still come
+    within a standard error of the best. The winner is refitted on all samples, to ``tol`` and with the certificate.
 
     The empty model is among the candidates. If y is more strongly related to the kernels than permuted y
     (``noise_p_value_``), a lead in the mean suffices; else a lead of half a standard error of the folds is required,

@@ -465,6 +465,13 @@ def averages_of(bank: FittedBank, own: Array, spare: Sequence[Sequence[str]] = (
     return list(found.values())
 
 
+def plain_kernels(names: Sequence[str]) -> tuple[list[int], Array]:
+    """Return the number of the plain counterpart of every kernel among the plain kernels, and 1 for plain kernels."""
+    plain = [name for name in names if BY_RELEVANCE not in name]
+    number = {name: k for k, name in enumerate(plain)}
+    return [number[name.replace(BY_RELEVANCE, "")] for name in names], np.array([float(n in number) for n in names])
+
+
 def _named_parts(names: Sequence[str], *, views: bool) -> list[list[str]]:
     """Return the common name pattern of views and kernels, ``view: kernel``; else the whole names."""
     if not all(": " in name for name in names):
