@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GroupKFold, KFold
 
 from manykernels import KernelBank, Linear, MKLRegressor, MKLRegressorCV, load_model, save_model
 from manykernels.estimators.selection import targets as search
 from manykernels.estimators.selection.targets import TargetFold
+from manykernels.estimators.supervised import regressor
+from manykernels.exceptions import InvalidInputError
 
 RNG = np.random.default_rng(4)
 N, T = 120, 14
@@ -166,3 +170,47 @@ def test_a_search_out_of_time_learns_what_it_knows():
     with pytest.warns(UserWarning, match="The search stopped"):
         model = MKLRegressorCV(BANK, cv=KFold(4), resources={"time_limit": 1e-3}).fit(X[TRAIN], Y[TRAIN])
     assert model.predict(X[TEST]).shape == (60, T)
+
+
+def test_r2_of_each_target_is_split_by_kernel(searched, monkeypatch):
+    table = searched.target_frame(X[TEST], Y[TEST])
+    assert table.columns[:2].tolist() == ["r2", "bias"]
+    np.testing.assert_allclose(table["r2"], r2_score(Y[TEST], searched.predict(X[TEST]), multioutput="raw_values"))
+    np.testing.assert_allclose(table.drop(columns="r2").sum(axis=1), table["r2"])
+    parts = searched.decompose(X[TEST])
+    parts = parts - parts.mean(axis=1, keepdims=True)
+    y = Y[TEST] - Y[TEST].mean(axis=0)
+    split = np.einsum("mnt,nt->mt", parts, 2 * y - parts.sum(axis=0)) / np.square(y).sum(axis=0)
+    np.testing.assert_allclose(table.iloc[:, 2:].T, split, atol=1e-12)
+    assert (table["bias"] <= 0).all()
+    monkeypatch.setattr(regressor, "PARTS_BYTES", 8 * 3 * T * 7)  # seven rows at a time
+    pd.testing.assert_frame_equal(searched.target_frame(X[TEST], Y[TEST]), table)
+
+
+def test_sparse_targets_are_those_of_the_array():
+    counts = RNG.poisson(0.5, size=(N, 3)).astype(float)
+    ways = [MKLRegressor(BANK, loss="poisson", alpha=0.01).fit(X[TRAIN], y) for y in (csr_array(counts), counts)]
+    np.testing.assert_array_equal(ways[0].predict(X[TEST]), ways[1].predict(X[TEST]))
+    assert ways[0].score(X[TRAIN], csr_array(counts)) == pytest.approx(ways[1].score(X[TRAIN], counts))
+
+
+def test_r2_of_one_target_and_of_matrices_is_split():
+    model = MKLRegressor(BANK, alpha=0.01).fit(X[TRAIN], pd.Series(Y[TRAIN, 0], name="first"))
+    table = model.target_frame(X[TEST], Y[TEST, 0])
+    assert table.index.tolist() == ["first"]
+    assert table["r2"].iloc[0] == pytest.approx(model.score(X[TEST], Y[TEST, 0]))
+    matrices = np.array([X[:, own] @ X[:, own].T for own in (slice(4), slice(4, 8))])
+    fitted = MKLRegressor("precomputed", alpha=0.1).fit(matrices[:, TRAIN, TRAIN], Y[TRAIN])
+    found = fitted.target_frame(matrices[:, TEST, TRAIN], Y[TEST])
+    expected = r2_score(Y[TEST], fitted.predict(matrices[:, TEST, TRAIN]), multioutput="raw_values")
+    np.testing.assert_allclose(found["r2"], expected)
+
+
+def test_r2_is_not_split_where_predictions_are_no_sums():
+    counts = RNG.poisson(2.0, size=(N, 2))
+    with pytest.raises(InvalidInputError, match="not for loss='poisson'"):
+        MKLRegressor(BANK, loss="poisson", alpha=0.1).fit(X[TRAIN], counts).target_frame(X[TRAIN], counts)
+    model = MKLRegressor(BANK, alpha=0.1).fit(X[TRAIN], Y[TRAIN, :2])
+    with pytest.raises(InvalidInputError, match="y has 3 targets, but the model has 2"):
+        model.target_frame(X[TEST], Y[TEST, :3])
+    assert model.target_frame(X[TEST], np.c_[Y[TEST, 0], np.ones(60)])["r2"].isna().tolist() == [False, True]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
@@ -15,13 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.estimators.parameters import Kernels, LossParameters, Resources
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.posterior import posterior_of
-from manykernels.estimators.supervised.samples import Samples, numeric_targets, sample_weights
+from manykernels.estimators.supervised.samples import Samples, check_lengths, numeric_targets, sample_weights
 from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import LOSSES, Loss
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solver
+from manykernels.threads import blas_limit
 from manykernels.validation.arrays import Array, TableLike
 from manykernels.validation.parameters import RandomSource
+
+PARTS_BYTES = 2**27  # of parts of predictions that are held together
 
 
 def _has_link(regressor: MKLRegressor) -> bool:
@@ -375,6 +380,86 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         weight = sample_weights(sample_weight, len(scores))
         shares = [_explained(self._loss, target, z, weight) for target, z in zip(targets.T, scores.T, strict=True)]
         return float(np.mean(shares))
+
+    def target_frame(self, X: TableLike, y: ArrayLike) -> pd.DataFrame:
+        """Return the R2 of each target, split by kernel.
+
+        With centered targets ``y``, centered parts ``f_m`` of the predictions and their sum ``f``, the share of a
+        kernel is ``f_m' (2 y - f) / y'y``. Shares add up to the R2, together with ``bias``, the loss of R2 due to the
+        difference between the means of predictions and targets.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples, usually others than those of the fit.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Their targets.
+
+        Returns
+        -------
+        DataFrame
+            A row for each target: ``r2``, ``bias`` (zero or negative), and a column for each active kernel. NaN for
+            targets of a single value.
+
+        Raises
+        ------
+        InvalidInputError
+            If predictions are not sums of parts (the losses "poisson" and "gamma", several quantiles), or y has
+            another number of targets.
+
+        See Also
+        --------
+        decompose : The parts.
+        variance_frame : The variance of the predictions split by kernel.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelBank, Linear, MKLRegressor
+        >>> X = np.random.default_rng(0).normal(size=(80, 2))
+        >>> y = np.column_stack([X[:, 0], X[:, 0] + X[:, 1]])
+        >>> model = MKLRegressor(KernelBank.per_feature(Linear()), alpha=0.01).fit(X[:60], y[:60])
+        >>> table = model.target_frame(X[60:], y[60:])
+        >>> table.shape, bool(np.allclose(table.drop(columns="r2").sum(axis=1), table["r2"]))
+        ((2, 4), True)
+        """
+        check_is_fitted(self)
+        if self._levels is not None or self._loss.mean(np.ones(1))[0] != 1.0:
+            what = "several quantiles" if self._levels is not None else f"loss={self._loss.name!r}"
+            raise InvalidInputError(
+                f"R2 is split by kernel where predictions are sums over kernels, not for {what}. Use score(X, y)."
+            )
+        rows = self._checked_rows(X, reset=False)
+        targets = numeric_targets(y)
+        targets = targets.reshape(len(targets), -1)
+        if targets.shape[1] != self._expansion.n_targets:
+            raise InvalidInputError(f"y has {targets.shape[1]} targets, but the model has {self._expansion.n_targets}.")
+        check_lengths(len(rows), len(targets))
+        with blas_limit(self._n_threads):
+            found = self._split_r2(rows, targets)
+        names = ["r2", "bias", *self._expansion.bank.names]
+        return pd.DataFrame(found.T, columns=names, index=pd.Index(self._output_labels(), name=self._target_word))
+
+    def _split_r2(self, rows: Any, targets: Array) -> Array:
+        """Return R2, the part due to the means, and the part of each active kernel, (2 + m, T), some rows at a time."""
+        expansion, n = self._expansion, len(targets)
+        step = max(PARTS_BYTES // (8 * max(expansion.active.size, 1) * expansion.n_targets), 2)
+        step = step if isinstance(rows, Table) else n
+        centered = targets - targets.mean(axis=0)
+        products, sums, shift = cast("Any", (0.0, 0.0, None))
+        for first in range(0, n, step):
+            at = slice(first, first + step)
+            parts = expansion.active_contributions(rows if step >= n else rows[np.arange(n)[at]])
+            shift = parts.mean(axis=1) if shift is None else shift
+            parts -= shift[:, None, :]
+            products = products + np.einsum("mnt,nt->mt", parts, 2.0 * centered[at] - parts.sum(axis=0))
+            sums = sums + parts.sum(axis=1)
+        means = sums / n
+        total = np.square(centered).sum(axis=0)
+        apart = np.asarray(self.intercept_) + (shift + means).sum(axis=0) - targets.mean(axis=0)
+        shares = np.vstack([-n * apart**2, products + n * means * means.sum(axis=0)])
+        shares /= np.where(np.ptp(targets, axis=0) > 0, total, np.nan)
+        return np.vstack([shares.sum(axis=0), shares])
 
     def _target_labels(self) -> Array:
         return self._output_labels() if self._levels is None else self._levels

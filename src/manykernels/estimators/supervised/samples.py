@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -345,6 +345,8 @@ def numeric_targets(
 
     With ``single``, an array of many columns in single precision stays as it is.
     """
+    if issparse(y) and np.ndim(y) == 2 and np.shape(y)[1] > 1:
+        y = cast("Any", y).toarray()
     check_readable(y, "y")
     hint = NO_RATE if rates else ""
     _refuse_gaps(y, hint)
