@@ -12,11 +12,11 @@ SEED := 0
 PYTHON :=
 CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
 
-EXTRAS_demo := plot
+EXTRAS_demo := cli,plot
 EXTRAS_test := test,plot,parquet
 EXTRAS_nightly := test,nightly,plot,parquet
 EXTRAS_lint := lint,test,plot
-EXTRAS_docs := docs,conic,plot,report
+EXTRAS_docs := docs,cli,conic,plot,report
 EXTRAS_dist := release
 
 # One thread a process: the tests run in WORKERS processes, and small factorizations are slower on several threads.
@@ -62,7 +62,8 @@ test: $(VENV)/.installed-test $(VENV)/.compiled
 # installed while loops are compiled.
 $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	@echo "installing manykernels, and [$(EXTRAS_test)] while its loops are compiled, into $(VENV)"
-	@$(PIP) --no-deps --editable . & building=$$!; $(PIP) $$($(BIN)/python .ci/requirements) || exit; wait $$building
+	@$(PIP) --no-deps --editable . & building=$$!; $(PIP) $$($(BIN)/python .ci/requirements) $$($(BIN)/python .ci/requirements cli) || exit; \
+	  wait $$building
 	@$(WARM) & compiling=$$!; $(PIP) $$($(BIN)/python .ci/requirements $(EXTRAS_test)) || exit; \
 	  wait $$compiling && touch $(VENV)/.compiled
 	@touch $@

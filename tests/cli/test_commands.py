@@ -657,6 +657,13 @@ def test_the_version_is_told_at_once() -> None:
     assert done.stdout == f"manykernels {manykernels.__version__}\n[]\n"
 
 
+def test_the_extra_of_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["manykernels", "fit", "data.csv"])
+    monkeypatch.setattr("manykernels.cli.find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match=r"needs typer.*manykernels\[cli\]"):
+        manykernels.cli.main()
+
+
 def test_a_process_of_its_own(data: Path, tmp_path: Path) -> None:
     program = "import runpy; runpy.run_module('manykernels.cli', run_name='__main__', alter_sys=True)"
     found = python(program, "fit", data, *FIT, "--output", tmp_path / "m.mkl", "--json")

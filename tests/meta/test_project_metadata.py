@@ -69,7 +69,8 @@ def test_the_conda_recipe_is_that_of_the_project() -> None:
     needed = recipe.partition("  run:\n")[2].partition("\ntests:")[0]
     listed = {line.strip("- ").replace(" ", "") for line in needed.splitlines() if line.strip()}
     asked = PROJECT["project"]["requires-python"]
-    assert listed == {f"python{asked}", *PROJECT["project"]["dependencies"]}
+    command = PROJECT["project"]["optional-dependencies"]["cli"]  # conda has no extras
+    assert listed == {f"python{asked}", *PROJECT["project"]["dependencies"], *command}
 
 
 def test_a_release_without_junk_passes_and_junk_is_named(tmp_path: Path) -> None:

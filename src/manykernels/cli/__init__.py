@@ -3,6 +3,7 @@
 import sys
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
 __all__ = ["app", "main"]
@@ -12,6 +13,8 @@ def main() -> None:
     """Run the command line; ``--version`` alone is answered before anything large is imported."""
     if sys.argv[1:] == ["--version"]:
         sys.stdout.write(f"manykernels {version('manykernels')}\n")
+    elif find_spec("typer") is None:
+        sys.exit("The command needs typer. Install it with: python -m pip install 'manykernels[cli]'.")
     else:
         import_module("manykernels.cli.commands").app()
 
