@@ -193,4 +193,29 @@ for form in ("%Y/%m/%d", "%d-%m-%Y"):
 """,
         "tests/cli/test_words.py",
     ),
+    Case(
+        "3.9",
+        "fit of a column named größe with PYTHONIOENCODING=ascii: how it ends",
+        COMMAND
+        + """
+import subprocess
+pd.DataFrame(rng.normal(size=(60, 2)), columns=["größe", "y"]).to_csv("data.csv", index=False)
+words = [sys.executable, "-m", "manykernels.cli", "fit", "data.csv", "--target", "y", "-o", "m.mkl"]
+done = subprocess.run(words, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+print("a traceback" if b"Traceback" in done.stderr else f"exit code {done.returncode}")
+""",
+        "tests/cli/test_commands.py",
+    ),
+    Case(
+        "4",
+        "a text column that names rows: the note of fit",
+        COMMAND
+        + """
+who = pd.Series([f"place {number}" for number in range(160)]).sample(200, replace=True, random_state=0).to_numpy()
+pd.DataFrame({"who": who, "x": rng.normal(size=200), "y": rng.normal(size=200)}).to_csv("data.csv", index=False)
+lines = run("fit", "data.csv", "--target", "y", "-o", "m.mkl").output.splitlines()
+print(next((line for line in lines if "who" in line and ("--id" in line or "names rows" in line)), "none"))
+""",
+        "tests/cli/test_words.py",
+    ),
 )

@@ -101,4 +101,20 @@ print(*raised)
 """,
         "tests/solvers/test_solve.py",
     ),
+    Case(
+        "3.10", "an indefinite kernel of a user's own in a bank: what fit raises or warns of",
+        """
+from manykernels.kernels import KernelSpec
+class Crossed(KernelSpec):
+    kind = "crossed"
+    def __call__(self, A, B=None):
+        apart = np.abs(A[:, None] - (A if B is None else B)).sum(axis=2)
+        return np.where(apart == 0.0, 1.0, -np.exp(-(apart**2) / 2.0))
+    def diag(self, A): return np.ones(len(A))
+X = rng.normal(size=(20, 2)); kernels = [("a", Crossed(), [0]), ("b", Crossed(), [0, 1]), ("c", Gaussian(1.0), [1])]
+made(MKLClassifier, kernels=KernelBank(kernels, normalize=None), alpha=0.001).fit(X, np.digitize(X[:, 0], [-0.5, 0.5]))
+print("fitted")
+""",
+        "tests/estimators/test_strength.py",
+    ),
 )  # fmt: skip

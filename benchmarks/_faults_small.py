@@ -61,4 +61,32 @@ print(Run(Limits(), "run").follow(iter([stuck] * 3)).solution().message.split("t
 """,
         "tests/solvers/test_run.py",
     ),
+    Case(
+        "4",
+        "a kernel that is zero at all samples: the reason for an empty model",
+        """
+from manykernels.kernels import KernelSpec
+class Zero(KernelSpec):
+    kind = "zero"
+    def __call__(self, A, B=None): return np.zeros((len(A), len(A if B is None else B)))
+    def diag(self, A): return np.zeros(len(A))
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    made(MKLRegressor, kernels=KernelBank([("a", Zero(), [0])])).fit(np.eye(9), np.arange(9.0))
+print(str(caught[0].message).partition(": ")[2])
+""",
+        "tests/estimators/test_strength.py",
+    ),
+    Case(
+        "4",
+        "searches of 16 targets of pure noise, 100 rows x 5 columns: how many keep kernels",
+        """
+kept = 0
+for seed in range(16):
+    rng = np.random.default_rng(seed); X, y = rng.normal(size=(100, 5)), rng.normal(size=100)
+    kept += made(MKLRegressorCV, random_state=0).fit(X, y).kernel_weights_.any()
+print(kept, "of 16")
+""",
+        "tests/estimators/test_mixtures.py",
+    ),
 )

@@ -690,6 +690,23 @@ class Crossed(KernelSpec):
         return np.ones(len(A))
 
 
+class Zero(KernelSpec):
+    """A kernel of a user's own that is zero everywhere."""
+
+    kind = "zero"
+
+    def __call__(self, A: Any, B: Any = None) -> np.ndarray:
+        return np.zeros((len(A), len(A if B is None else B)))
+
+    def diag(self, A: Any) -> np.ndarray:
+        return np.zeros(len(A))
+
+
+def test_a_kernel_of_zeros_is_not_blamed_as_constant() -> None:
+    with pytest.warns(UserWarning, match=r"constant over the samples, or zero \(k\(x, x\) = 0\)"):
+        MKLRegressor(KernelBank([("a", Zero(), [0])])).fit(np.eye(9), np.arange(9.0))
+
+
 def test_an_indefinite_kernel_is_no_error_of_a_factorization() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 2))
