@@ -45,6 +45,17 @@ def test_a_batch_finds_the_optimum_of_each_target(kernels, penalty, parameters, 
         np.testing.assert_allclose(solution.kernel_norms, exact.kernel_norms, atol=2e-2 * exact.kernel_norms.max())
 
 
+@pytest.mark.parametrize(("penalty", "parameters"), [("l1", {}), ("elasticnet", {"l1_ratio": 0.6})])
+def test_a_tight_batch_has_the_objectives_of_the_solver_of_one_target(penalty, parameters):
+    problems = posed(LINEAR, penalty, weighted=False, intercept=True, **parameters)
+    found, _ = solve_targets(problems, tol=1e-7)
+    for problem, solution in zip(problems, found, strict=True):
+        given = {"loss": "squared", "penalty": problem.regularizer, "kernel_penalties": problem.penalties}
+        exact = solve(problem.stack.array, problem.y, sample_weight=problem.weight, tol=1e-8, **given)
+        assert solution.certificate.primal == pytest.approx(exact.certificate.primal, rel=1e-6)
+        np.testing.assert_array_equal(solution.kernel_weights > 0, exact.kernel_weights > 0)
+
+
 def test_kernels_of_weak_targets_have_weights_of_exactly_zero():
     problems = [problem.at_fraction(0.7) for problem in posed(LINEAR, "l1")]
     found, _ = solve_targets(problems, tol=1e-5)
