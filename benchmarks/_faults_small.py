@@ -77,16 +77,4 @@ print(str(caught[0].message).partition(": ")[2])
 """,
         "tests/estimators/test_strength.py",
     ),
-    Case(
-        "4",
-        "searches of 16 targets of pure noise, 100 rows x 5 columns: how many keep kernels",
-        """
-kept = 0
-for seed in range(16):
-    rng = np.random.default_rng(seed); X, y = rng.normal(size=(100, 5)), rng.normal(size=100)
-    kept += made(MKLRegressorCV, random_state=0).fit(X, y).kernel_weights_.any()
-print(kept, "of 16")
-""",
-        "tests/estimators/test_mixtures.py",
-    ),
 )
