@@ -236,7 +236,7 @@ def alignment(K: ArrayLike, L: ArrayLike) -> float:
     0.5
     """
     first, second = check_square_kernel(K, "K"), check_square_kernel(L, "L")
-    return _checked_cosine(first, second, (_largest(first), _largest(second)))
+    return _cosine(first, second, (_largest(first), _largest(second)))
 
 
 def centered_alignment(K: ArrayLike, L: ArrayLike) -> float:
@@ -278,10 +278,10 @@ def centered_alignment(K: ArrayLike, L: ArrayLike) -> float:
     1.0
     """
     first, second = center_kernel(check_square_kernel(K, "K")), center_kernel(check_square_kernel(L, "L"))
-    return _checked_cosine(first, second, (_largest(K), _largest(L)))
+    return _cosine(first, second, (_largest(K), _largest(L)))
 
 
-def _checked_cosine(first: Array, second: Array, sizes: tuple[float, float]) -> float:
+def _cosine(first: Array, second: Array, sizes: tuple[float, float]) -> float:
     if first.shape != second.shape:
         raise InvalidInputError(f"K and L must be on the same samples, got shapes {first.shape} and {second.shape}.")
     for name, matrix, size in zip(("K", "L"), (first, second), sizes, strict=True):

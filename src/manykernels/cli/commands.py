@@ -109,7 +109,7 @@ def _search(X: Any, y: Any, columns: KernelBank, grams: Any) -> None:
         copy.combine(np.ones(copy.n_kernels))
 
 
-def _of_sequences(y: Any, rng: np.random.Generator, ways: Sequence[dict[str, Any]]) -> None:
+def _fit_sequences(y: Any, rng: np.random.Generator, ways: Sequence[dict[str, Any]]) -> None:
     """Fit parts of sequences in every representation."""
     words = pd.DataFrame({"bases": ["".join(row) for row in rng.choice(list("ACGT"), size=(N_ROWS, 9))]})
     for spec, held in product((Kmers(2), Kmers(2, positional=True, shift=1)), ways):
@@ -170,7 +170,7 @@ def fits() -> dict[str, Callable[[], Any]]:
         "survival": of_survival,
         "products of columns": lambda: (PolynomialMKL(2).fit(X, y), HierarchicalMKL(degree=2).fit(X, y)),
         "alignment": lambda: KernelAligner(wide).fit(X, labels),
-        "sequences": lambda: _of_sequences(y, rng, (gram, factored)),
+        "sequences": lambda: _fit_sequences(y, rng, (gram, factored)),
         "columns with shapes": lambda: MKLRegressor(rising).fit(X, y),
     }
 

@@ -189,10 +189,10 @@ def features_of(model: BaseEstimator, frame: pd.DataFrame, orders: dict[str, str
         )
     tables.check_entries(frame[list(names[model.selected_features_])], model._expansion.bank.table.missing)
     features = frame[[name for name in names if name in frame.columns]]
-    return _with_dates(model, features, {} if orders is None else orders)
+    return _parse_dates(model, features, {} if orders is None else orders)
 
 
-def _with_dates(model: BaseMKL, features: pd.DataFrame, orders: dict[str, str]) -> pd.DataFrame:
+def _parse_dates(model: BaseMKL, features: pd.DataFrame, orders: dict[str, str]) -> pd.DataFrame:
     """Return features with date columns parsed, in the known orders of day and month."""
     kernels, names = model._expansion.bank.table, model.feature_names_in_
     columns = zip(kernels.used, kernels.encodings or (), strict=bool(kernels.encodings))

@@ -356,8 +356,8 @@ def usable_features(
         frame = frame.assign(**{str(name): column for name, column in others.items()})
     kinds = {str(name): kind_of(column) for name, column in others.items()}
     useless = {name: describe(frame[name]) for name, kind in kinds.items() if kind == "text" or kind not in READ_AS}
-    gaps = _of_gaps(frame) if missing == "error" else []
-    parts = [*_of_text(useless), *_of_dates(frame), *gaps, *_of_infinite(frame)]
+    gaps = _gaps_message(frame) if missing == "error" else []
+    parts = [*_text_message(useless), *_dates_message(frame), *gaps, *_infinite_message(frame)]
     if parts:
         raise InvalidInputError("\n".join(parts))
     return frame
@@ -365,7 +365,7 @@ def usable_features(
 
 def check_entries(frame: pd.DataFrame, missing: str) -> None:
     """Reject missing and infinite values where the model needs numbers."""
-    parts = [*(_of_gaps(frame) if missing == "error" else []), *_of_infinite(frame)]
+    parts = [*(_gaps_message(frame) if missing == "error" else []), *_infinite_message(frame)]
     if parts:
         # The way out of a gap is another one than in a fit: the model needs each of its columns.
         problems = " ".join(part.split(". ")[0] + "." for part in parts)
@@ -402,7 +402,7 @@ def _is_text(column: pd.Series) -> bool:
     return not is_numeric_dtype(column.dtype) and not isinstance(column.dtype, pd.CategoricalDtype)
 
 
-def _of_dates(frame: pd.DataFrame) -> list[str]:
+def _dates_message(frame: pd.DataFrame) -> list[str]:
     """Return the message on ambiguous dates, which would carry little information as categories."""
     others = frame.loc[:, ~real_columns(frame)]
     examples = {
@@ -420,7 +420,7 @@ def _of_dates(frame: pd.DataFrame) -> list[str]:
     ]
 
 
-def _of_text(useless: dict[str, str]) -> list[str]:
+def _text_message(useless: dict[str, str]) -> list[str]:
     if not useless:
         return []
     shown = [f"{name!r} ({held})" for name, held in list(useless.items())[:MOST_NAMED]]
@@ -430,7 +430,7 @@ def _of_text(useless: dict[str, str]) -> list[str]:
     ]
 
 
-def _of_gaps(frame: pd.DataFrame) -> list[str]:
+def _gaps_message(frame: pd.DataFrame) -> list[str]:
     counts = _positive(frame.isna().sum())
     if not counts:
         return []
@@ -441,7 +441,7 @@ def _of_gaps(frame: pd.DataFrame) -> list[str]:
     ]
 
 
-def _of_infinite(frame: pd.DataFrame) -> list[str]:
+def _infinite_message(frame: pd.DataFrame) -> list[str]:
     real = frame.loc[:, real_columns(frame)]
     values = real.to_numpy(dtype=np.float64, na_value=np.nan)
     counts = _positive(pd.Series(np.isinf(values).sum(axis=0), index=real.columns))

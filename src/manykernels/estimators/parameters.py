@@ -115,12 +115,12 @@ def _check_callback(value: object) -> None:
         raise InvalidInputError(f"callback must be None or a function of an IterationRecord, got {value!r}.")
 
 
-def _of_penalty(penalty: str, name: str) -> Callable[[Any], object]:
+def _penalty_check(penalty: str, name: str) -> Callable[[Any], object]:
     """Return the check of the parameter by the penalty."""
     return lambda value: REGULARIZERS[penalty](1.0, **{name: value})
 
 
-def _of_loss(loss: str, name: str) -> Callable[[Any], object]:
+def _loss_check(loss: str, name: str) -> Callable[[Any], object]:
     """Return the check of the parameter by the loss."""
     return lambda value: LOSSES[loss](**{name: value})
 
@@ -147,19 +147,19 @@ _ALL = (
         Range(open="both")),
     Parameter("l1_ratio", 0.5,
         "For 'elasticnet' and 'group_elasticnet': share of the norms; 1 is 'l1', 0 has squares only.",
-        _of_penalty("elasticnet", "l1_ratio"), Range(high=1.0)),
-    Parameter("q", 1.5, "For 'lq' and 'group_elasticnet': exponent of the norms.", _of_penalty("lq", "q"),
+        _penalty_check("elasticnet", "l1_ratio"), Range(high=1.0)),
+    Parameter("q", 1.5, "For 'lq' and 'group_elasticnet': exponent of the norms.", _penalty_check("lq", "q"),
         Range(1.0, 2.0, open="low")),
-    Parameter("p", 2.0, "For 'lp_ball': exponent of the ball of weights.", _of_penalty("lp_ball", "p"),
+    Parameter("p", 2.0, "For 'lp_ball': exponent of the ball of weights.", _penalty_check("lp_ball", "p"),
         Range(1.0, open="high")),
-    Parameter("eta", 0.5, "For 'elasticnet_ball': share of the 1-norm.", _of_penalty("elasticnet_ball", "eta"),
+    Parameter("eta", 0.5, "For 'elasticnet_ball': share of the 1-norm.", _penalty_check("elasticnet_ball", "eta"),
         Range(high=1.0)),
     Parameter("epsilon", AUTO,
         "For 'epsilon_insensitive': errors up to this size do not count; 'auto' is 0.1 standard deviations of y.",
-        number_or_auto(_of_loss("epsilon_insensitive", "epsilon")), Range(open="high"), group="loss_parameters"),
+        number_or_auto(_loss_check("epsilon_insensitive", "epsilon")), Range(open="high"), group="loss_parameters"),
     Parameter("delta", AUTO,
         "For 'huber': size of error beyond which the loss is linear; 'auto' is 1.35 standard deviations of y.",
-        number_or_auto(_of_loss("huber", "delta")), Range(open="both"), group="loss_parameters"),
+        number_or_auto(_loss_check("huber", "delta")), Range(open="both"), group="loss_parameters"),
     Parameter("tau", 0.5, "For 'quantile': which quantile.", _check_tau, Range(high=1.0, open="both"),
         group="loss_parameters"),
     Parameter("outputs", "own", "Kernel weights of each class or target, or shared.", _check_outputs,

@@ -158,8 +158,8 @@ class PermutedTargets:
     def more(self, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
         """Return the levels by all requested permutations: a second pass over the rest."""
         if len(levels[0].permuted) < self.wanted:
-            levels = self._by(self.wanted, levels, stack)
-        return self._in_doubt(levels, partial(self._root, stack))
+            levels = self._permute(self.wanted, levels, stack)
+        return self._resolve_doubt(levels, partial(self._root, stack))
 
     def until_told(self, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
         """Return the levels by as many orders as tell targets from noise, a few more at a time: all for what is noise.
@@ -168,12 +168,12 @@ class PermutedTargets:
         """
         root = cache(partial(self._root, stack))
         while (known := len(levels[0].permuted)) < self.wanted and not told(levels):
-            if known > N_PERMUTATIONS and told(closer := self._in_doubt(levels, root)):
+            if known > N_PERMUTATIONS and told(closer := self._resolve_doubt(levels, root)):
                 return closer
-            levels = self._by(min(known + MORE_AT_ONCE, self.wanted), levels, stack)
-        return levels if told(levels) else self._in_doubt(levels, root)
+            levels = self._permute(min(known + MORE_AT_ONCE, self.wanted), levels, stack)
+        return levels if told(levels) else self._resolve_doubt(levels, root)
 
-    def _by(self, n_permutations: int, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
+    def _permute(self, n_permutations: int, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
         """Return levels by more permutations, continued from fewer."""
         squares = _squares_of(stack, self.rhos, self._orders(n_permutations)[len(levels[0].permuted) :])
         return [
@@ -181,7 +181,7 @@ class PermutedTargets:
             for target, (level, (low, _)) in enumerate(zip(levels, squares, strict=True))
         ]
 
-    def _in_doubt(self, levels: list[NoiseLevel], root: Callable[[], Array | None]) -> list[NoiseLevel]:
+    def _resolve_doubt(self, levels: list[NoiseLevel], root: Callable[[], Array | None]) -> list[NoiseLevel]:
         """Return the levels; where they leave doubt, with how well the sum of the kernels fits targets in every order.
 
         That is ``-r' (K + c)^-1 r`` for dual coefficients ``r`` of permutation-invariant length: the gain of ridge

@@ -83,7 +83,7 @@ class _Part:
         return samples if self.codes is None else self.codes[samples].astype(np.intp)
 
 
-def _as_part(kernels: Array, own: GramStack, codes: Array | None, dtype: DTypeLike | None) -> _Part:
+def _make_part(kernels: Array, own: GramStack, codes: Array | None, dtype: DTypeLike | None) -> _Part:
     """Return kernels as a part, packed if stored."""
     if dtype is None:
         return _Part(kernels, own, codes, None)
@@ -135,9 +135,11 @@ class DistinctStack(GramStack):
         self.in_memory, self.evaluates, self.spare_bytes = dtype is not None, dtype is None, stack.spare_bytes
         apart = [*(own.kernels for own in distinct), *([] if lines is None else [lines.kernels])]
         rest = np.setdiff1d(np.arange(stack.n_kernels), np.concatenate(apart))
-        parts = [_as_part(own.kernels, GramView(stack, own.kernels, own.samples), own.codes, dtype) for own in distinct]
+        parts = [
+            _make_part(own.kernels, GramView(stack, own.kernels, own.samples), own.codes, dtype) for own in distinct
+        ]
         if rest.size:
-            parts.append(_as_part(rest, stack.take(rest), None, dtype))
+            parts.append(_make_part(rest, stack.take(rest), None, dtype))
         self._lines: list[_Part] = []
         if lines is not None:
             features = RankOneStack(lines.features)

@@ -86,7 +86,7 @@ class Expansion(WithoutCaches):
     def scores(self, X: object) -> Array:
         """Return the functions without intercept at new rows, (n, K) float64."""
         if is_chunked(X):
-            return np.concatenate(list(self._by_chunks(X, self.scores)))
+            return np.concatenate(list(self._evaluate_chunks(X, self.scores)))
         if self.support is None:
             table = Table.of(X)
             scores = np.zeros((len(table), self.n_targets))
@@ -148,7 +148,7 @@ class Expansion(WithoutCaches):
     def active_contributions(self, X: object) -> Array:
         """Return the contribution of every active kernel to every function, (m, n, K) float64."""
         if is_chunked(X):
-            return np.concatenate(list(self._by_chunks(X, self.active_contributions)), axis=1)
+            return np.concatenate(list(self._evaluate_chunks(X, self.active_contributions)), axis=1)
         if self.support is None:
             table = Table.of(X)
             out = np.zeros((self.active.size, len(table), self.n_targets))
@@ -164,14 +164,14 @@ class Expansion(WithoutCaches):
             out[:, at] = values
         return out
 
-    def _by_chunks(self, X: Any, function: Callable[[Any], Array]) -> Iterator[Array]:
+    def _evaluate_chunks(self, X: Any, function: Callable[[Any], Array]) -> Iterator[Array]:
         """Yield a function of every chunk of rows, evaluated where the chunk is."""
         source = open_rows(X)
         names, known = source.columns, self.bank.table.column_names
         every = range(source.n_columns)
         chosen = every if names is None or known is None else [j for j in every if names[j] in known]
         own = None if names is None else [names[j] for j in chosen]
-        return source.map(partial(_of_chunk, function, own), chosen)
+        return source.map(partial(_chunk_function, function, own), chosen)
 
     def contributions(self, X: object) -> Array:
         """Return the contribution of every kernel to every function, (M, n, K) float64; zero for inactive kernels."""
@@ -210,7 +210,7 @@ class Expansion(WithoutCaches):
         return Reading(np.where(gaps, 0.0, points), ~gaps.any(axis=1))
 
 
-def _of_chunk(function: Callable[[Any], Array], names: list[Any] | None, data: Any) -> Array:
+def _chunk_function(function: Callable[[Any], Array], names: list[Any] | None, data: Any) -> Array:
     """Return a function of a chunk with named columns, also for arrays."""
     return function(pd.DataFrame(data, columns=names) if names and isinstance(data, np.ndarray) else data)
 

@@ -131,7 +131,7 @@ class PackedStack(GramStack):
         positions = triangle_starts(self.n_samples)[low] + high - low
         return self.packed[kernels[:, None, None], positions].astype(np.float64, copy=False)
 
-    def _in_ranges(self, loop: Callable[[int, int], None], size: int) -> None:
+    def _run_ranges(self, loop: Callable[[int, int], None], size: int) -> None:
         """Run a loop over a range, cut into a part per thread if there are several."""
         if self.n_threads == 1:
             loop(0, size)
@@ -141,7 +141,7 @@ class PackedStack(GramStack):
     def _quad(self, r: Array) -> Array:
         out = np.empty(self.n_kernels)
         n = self.n_samples
-        self._in_ranges(lambda a, b: packed_quad(self.packed[a:b], n, r, out[a:b]), len(out))
+        self._run_ranges(lambda a, b: packed_quad(self.packed[a:b], n, r, out[a:b]), len(out))
         return out
 
     def _quad_each(self, columns: Array) -> Array:
@@ -185,13 +185,13 @@ class PackedStack(GramStack):
         def work(a: int, b: int) -> None:
             packed_apply_many(self.packed, kernels[a:b], self.n_samples, right, out[a:b])
 
-        self._in_ranges(work, len(out))
+        self._run_ranges(work, len(out))
         return out.transpose(0, 2, 1)
 
     def _combine(self, weights: Array, active: Array) -> Array:
         out, total = room_for_sum(self.n_samples)
         of_each = weights[active]
-        self._in_ranges(lambda a, b: add_columns(self.packed, active, of_each, total[a:b], a), len(total))
+        self._run_ranges(lambda a, b: add_columns(self.packed, active, of_each, total[a:b], a), len(total))
         unfold(out)
         return out
 

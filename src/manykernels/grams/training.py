@@ -187,7 +187,7 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
     table = Table.of(rows, sparse=True)
     if table.is_sparse:
         return bank
-    given, bank = bank, bank if patience is None else _with_narrow_kernels(bank, table)
+    given, bank = bank, bank if patience is None else _add_narrow_kernels(bank, table)
     if not _worth_landmarks(bank, table, patience):
         return bank
     others = [own for entry in given.kernels if not isinstance(entry, DefaultKernels) for own in entry.resolve(table)]
@@ -238,7 +238,7 @@ def _worth_landmarks(bank: KernelBank, table: Table, patience: float | None) -> 
     return matrices > bar and factored_seconds(**sizes | {"n_landmark": several}) > most
 
 
-def _with_narrow_kernels(bank: KernelBank, table: Table) -> KernelBank:
+def _add_narrow_kernels(bank: KernelBank, table: Table) -> KernelBank:
     """Return a bank with the narrower Gaussians of a search beside default kernels of several numbers."""
     entries = [
         own

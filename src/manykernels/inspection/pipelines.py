@@ -49,7 +49,7 @@ def unwrapped(model: BaseEstimator, X: TableLike | None = None) -> tuple[Any, An
     found = copy.copy(inner)
     frame = inner._kernel_frame
     found.feature_names_in_ = np.array(names, dtype=object)
-    found.kernel_names_ = [_with_names(name, names) for name in inner.kernel_names_]
+    found.kernel_names_ = [_named_kernel(name, names) for name in inner.kernel_names_]
     columns = [_listed(text, names) for text in frame["columns"]]
     found._kernel_frame = frame.assign(name=found.kernel_names_, columns=columns)
     return found, rows
@@ -105,7 +105,7 @@ def _names(before: Pipeline, estimator: BaseEstimator) -> list[str] | None:
     return names if read and len(names) == estimator.n_features_in_ and len(set(names)) == len(names) else None
 
 
-def _with_names(kernel: str, names: list[str]) -> str:
+def _named_kernel(kernel: str, names: list[str]) -> str:
     """Return the name of a kernel, ``"columns: kernel"`` or another."""
     place, separator, kind = kernel.rpartition(": ")
     return f"{_listed(place, names)}{separator}{kind}" if separator else kernel

@@ -114,7 +114,7 @@ class Problem:
     def __post_init__(self) -> None:
         if not is_stack(self.stack):
             self._set("stack", as_stack(self.stack))
-        self._set("loss", self._known_loss())
+        self._set("loss", self._resolve_loss())
         if self.fit_intercept is None:
             self._set("fit_intercept", not self.loss.couples_samples)
         elif self.fit_intercept and self.loss.couples_samples:
@@ -134,9 +134,9 @@ class Problem:
         self._set("sample_weight", weight)
         self._set("kernel_penalties", self._positive("kernel_penalties", self.n_kernels))
         self._check_solvable()
-        self._set("regularizer", self._on_kernels(self.regularizer))
+        self._set("regularizer", self._kernel_penalty(self.regularizer))
 
-    def _known_loss(self) -> Any:
+    def _resolve_loss(self) -> Any:
         """Return the loss, possibly given by name, with as many outputs as the target."""
         if isinstance(self.y, RowVector):
             return LossOnRows(get_loss(self.loss))
@@ -149,7 +149,7 @@ class Problem:
         values = getattr(self, name)
         return read_only(np.ones(size) if values is None else check_positive_vector(values, size, name).copy())
 
-    def _on_kernels(self, regularizer: Regularizer) -> Regularizer:
+    def _kernel_penalty(self, regularizer: Regularizer) -> Regularizer:
         """Return the penalty of the kernels, with a tiny substitute for none."""
         found = regularizer.on_kernels(self.kernel_names)
         return found if found.rests else found.resting_on(dual_norms.resting_ridge(self, found.unpenalized))
@@ -325,7 +325,7 @@ class Problem:
         problem._forget(OF_KERNELS)
         problem._set("stack", stack)
         problem._set("kernel_penalties", read_only(self.penalties[kernels]))
-        problem._set("regularizer", problem._on_kernels(self.regularizer.take(kernels)))
+        problem._set("regularizer", problem._kernel_penalty(self.regularizer.take(kernels)))
         return problem
 
     def constant_scores(self, b: float | Array) -> Array:
@@ -611,7 +611,7 @@ class Problem:
     def with_penalty(self, regularizer: Regularizer) -> Problem:
         """Return the problem with another penalty: nothing is checked again."""
         problem = copy.copy(self)
-        problem._set("regularizer", self._on_kernels(regularizer))
+        problem._set("regularizer", self._kernel_penalty(regularizer))
         if not np.array_equal(problem.regularizer.unpenalized, self.unpenalized):
             problem._forget(OF_UNPENALIZED)
         return problem

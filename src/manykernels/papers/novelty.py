@@ -174,10 +174,10 @@ class MKLNovelty(OutlierMixin, BaseEstimator):
             last[0] = problem, solver.solve(problem)
             return float(last[0][1].dual_coef.sum()) / n - nu
 
-        return _at_root(excess, last, nu, n)
+        return _find_root(excess, last, nu, n)
 
 
-def _at_root(excess: Any, last: list[Any], nu: float, n: int) -> tuple[Problem, Array, Array]:
+def _find_root(excess: Any, last: list[Any], nu: float, n: int) -> tuple[Problem, Array, Array]:
     """Return the model at the constant that ``nu`` asks for."""
     low, high, step = 0.0, 0.0, 1.0
     if excess(0.0) < 0:

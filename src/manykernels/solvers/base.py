@@ -99,7 +99,7 @@ def _empty(problem: Problem) -> Model:
     return rho, np.zeros(problem.n_kernels), b
 
 
-def _in_weight_set(problem: Problem, model: Model) -> Model:
+def _fit_weight_set(problem: Problem, model: Model) -> Model:
     """Return the model with the kernel weights on the boundary of the weight set of the penalty, if any."""
     rho, d, b = model
     squares = problem.penalties**2.0
@@ -416,7 +416,7 @@ class Solver(ABC, Generic[State]):
         before = problem.stack.counters.entries
 
         def certified(model: Model, newton_steps: int) -> Solution:
-            return certified_model(problem, _in_weight_set(problem, model), before, newton_steps)
+            return certified_model(problem, _fit_weight_set(problem, model), before, newton_steps)
 
         start = zero = _empty(problem)
         if warm_start is not None:

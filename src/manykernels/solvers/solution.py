@@ -451,7 +451,7 @@ def count_to(total: int | None, name: str, verbose: int) -> Iterator[Callable[[s
         return
     texts = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
     columns = (texts[0], BarColumn(), MofNCompleteColumn(), texts[1], *_times())
-    with _shown_on_a_terminal(*columns) as progress:
+    with _terminal_progress(*columns) as progress:
         task = progress.add_task(name, total=total, text="")
 
         def advance(line: str) -> None:
@@ -465,7 +465,7 @@ def count_to(total: int | None, name: str, verbose: int) -> Iterator[Callable[[s
 @contextmanager
 def _bar(limits: Limits) -> Iterator[Callable[[IterationRecord], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), *_times())
-    with _shown_on_a_terminal(*columns) as progress:
+    with _terminal_progress(*columns) as progress:
         task = progress.add_task(limits.name, total=1.0, text="")
 
         def show(record: IterationRecord) -> None:
@@ -479,7 +479,7 @@ def _times() -> tuple[ProgressColumn, ...]:
     return TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
 
 
-def _shown_on_a_terminal(*columns: ProgressColumn) -> Progress:
+def _terminal_progress(*columns: ProgressColumn) -> Progress:
     """Return a transient progress bar; nothing in a file or a pipe."""
     console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not (console.is_terminal or console.is_jupyter))

@@ -191,7 +191,7 @@ def solve(
     several = outputs == "own" and given.y.ndim == 2 and not known.of_several
     targets = [given.y[:, t] for t in range(given.y.shape[1])] if several else [given.y]
     problems = [problem_of(opened.stack, own, known, first, **options) for own in targets]
-    problems = [_at_strength(problem, alpha, relative) for problem in problems]
+    problems = [_set_strength(problem, alpha, relative) for problem in problems]
     solutions = _solved(problems, solver, given.start(warm_start, problems[0]), parameters)
     advice = None if all(found.status is Status.CONVERGED for found in solutions) else advice_on_chunks(opened.stack)
     if advice is not None:
@@ -288,7 +288,7 @@ class _Given:
         if not hasattr(self.kernels, "fit"):
             raise InvalidInputError("X is the table of a KernelBank, and these kernels are matrices: leave X out.")
         if isinstance(self.X, RowSource):
-            return self._of_chunks(self.X, representation)
+            return self._chunk_kernels(self.X, representation)
         settings: dict[str, Any] = {
             "memory_budget": memory_budget,
             "n_targets": 1 if self.y.ndim == 1 else self.y.shape[1],
@@ -304,10 +304,10 @@ class _Given:
         except MemoryBudgetError:
             if self.chunks is None or self.kept is not None:
                 raise
-            return self._of_chunks(self.chunks, representation)
+            return self._chunk_kernels(self.chunks, representation)
         return _Opened(training.stack, training)
 
-    def _of_chunks(self, source: RowSource, representation: str) -> _Opened:
+    def _chunk_kernels(self, source: RowSource, representation: str) -> _Opened:
         """Return the kernels of rows in chunks, as factors."""
         if representation == "gram":
             raise IncompatibleError(
@@ -364,7 +364,7 @@ def _shapes_of(penalty: Penalty) -> tuple[str, ...]:
 def _regularizer(
     penalty: Penalty, alpha: float | str | None, strength: float | None, shape: dict[str, Any]
 ) -> tuple[Regularizer, float | None]:
-    """Return the penalty, and the strength as a fraction of the empty-model strength; see `_at_strength`."""
+    """Return the penalty, and the strength as a fraction of the empty-model strength; see `_set_strength`."""
     relative = None
     if isinstance(alpha, str):
         found = RELATIVE.fullmatch(alpha)
@@ -406,7 +406,7 @@ def _former_strength(parameters: dict[str, Any]) -> float | None:
     return strength
 
 
-def _at_strength(problem: Problem, alpha: float | str | None, relative: float | None) -> Problem:
+def _set_strength(problem: Problem, alpha: float | str | None, relative: float | None) -> Problem:
     """Return the problem at the strength, relative to the weights or to an empty model."""
     if relative is not None:
         return problem.at_fraction(relative)

@@ -270,7 +270,7 @@ class FamilySearch:
         (1,)
         """
         if self.family.members is not None:
-            values = self._of_members(pairs)
+            values = self._member_products(pairs)
             best = int(np.argmax(values))
             return BestMember(np.array(self.family.members[best]), float(values[best]))
         low, high = self._box()
@@ -339,7 +339,7 @@ class FamilySearch:
         1.0
         """
         if self.family.members is not None:
-            above, below = self._of_members(upper), self._of_members(lower)
+            above, below = self._member_products(upper), self._member_products(lower)
             kept = below > 0
             return float(np.max(above[kept] / below[kept])) if kept.any() else None
         if self.n_parameters > 1 or self.family.fourth_derivative(self.prepared, upper) is None:
@@ -394,7 +394,7 @@ class FamilySearch:
         short = np.array([float(f"{number:.{DIGITS}g}") for number in parameter])
         return np.clip(short, self.family.low, self.family.high)
 
-    def _of_members(self, pairs: PairWeights) -> Array:
+    def _member_products(self, pairs: PairWeights) -> Array:
         """Return ``<A, K_p>`` of every member of a list."""
         return self.family.inner_many(self.prepared, np.array(self.family.members), pairs)[0]
 

@@ -346,7 +346,7 @@ class DirichletFamily(KernelFamily[Array]):
 
     def inner(self, prepared: Array, parameter: Array, pairs: PairWeights) -> tuple[float, Array]:
         if prepared.shape[1] == 1:
-            values, slopes = self._by_features(prepared[:, 0], parameter, pairs)
+            values, slopes = self._feature_values(prepared[:, 0], parameter, pairs)
             return float(values[0]), slopes
         value, slope = self._by_columns(prepared, float(parameter[0]))
         return pairs.with_kernel(value), np.array([pairs.with_kernel(slope)])
@@ -356,7 +356,7 @@ class DirichletFamily(KernelFamily[Array]):
             return super().inner_many(prepared, parameters, pairs)
         step = max(1, BLOCK_ENTRIES // (2 * self.degree * len(prepared)))
         parts = [
-            self._by_features(prepared[:, 0], parameters[at : at + step, 0], pairs)
+            self._feature_values(prepared[:, 0], parameters[at : at + step, 0], pairs)
             for at in range(0, len(parameters), step)
         ]
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])[:, None]
@@ -376,7 +376,7 @@ class DirichletFamily(KernelFamily[Array]):
         whole = self.high - self.low
         return whole if span == 0 else min(whole / 60, 2 * np.pi / (12 * self.degree * span))
 
-    def _by_features(self, x: Array, frequencies: Array, pairs: PairWeights) -> tuple[Array, Array]:
+    def _feature_values(self, x: Array, frequencies: Array, pairs: PairWeights) -> tuple[Array, Array]:
         """Return values and slopes (F,) from the features of every frequency."""
         angles = np.multiply.outer(x, np.multiply.outer(frequencies, np.arange(1, self.degree + 1)))
         cosines, sines = np.cos(angles), np.sin(angles)

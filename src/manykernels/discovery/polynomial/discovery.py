@@ -243,7 +243,7 @@ def discover_polynomial(
     shell = problem.on(family.base.stack([()]), penalty, family.penalties([()]))
     if folds is not None:
         folds = check_count(folds, "folds")
-        tuned, pressed = _tuned(shell, family, normalize, folds, check_flag(adaptive, "adaptive"), rng)
+        tuned, pressed = _cross_validate(shell, family, normalize, folds, check_flag(adaptive, "adaptive"), rng)
         shell = replace(shell, regularizer=family.regularizer(tuned.strength))
     limits = checked_limits(limits, Limits(tol=1e-2, max_iter=30))
     rounds, tol = limits.max_iter if polish else 0, limits.tol
@@ -255,7 +255,7 @@ def discover_polynomial(
             search.candidates(n_steps, descent, rounds, tuned.indices if tuned else ()), whole, shell
         )
     discovery, method = (
-        _with_advice(discovery, tol, search.all_rounds),
+        _add_advice(discovery, tol, search.all_rounds),
         search.method(discovery.solution.certificate.dual),
     )
     if check_flag(adaptive, "adaptive") and (tuned is None or tuned.second_mu is not None):
@@ -266,7 +266,7 @@ def discover_polynomial(
     )
 
 
-def _tuned(shell: Problem, *given: Any) -> tuple[Tuned, bool]:
+def _cross_validate(shell: Problem, *given: Any) -> tuple[Tuned, bool]:
     """Return the choice of cross-validation; after Ctrl-C any strength with the empty model."""
     try:
         return tuned_strengths(shell, *given), False
@@ -335,7 +335,7 @@ def _namer(base: ProductBase, parts: Sequence[Part], known: Sequence[str]) -> Ca
     return found
 
 
-def _with_advice(discovery: Discovery, tol: float, all_rounds: bool) -> Discovery:
+def _add_advice(discovery: Discovery, tol: float, all_rounds: bool) -> Discovery:
     """Add advice for a search that ended above the tolerance."""
     solution = discovery.solution
     if solution.status not in (Status.STALLED, Status.MAX_ITER):

@@ -31,7 +31,7 @@ Series = Sequence[Array | None]
 @cache
 def cumulant_terms(order: int) -> tuple[tuple[float, Parts], ...]:
     """Return the cumulant of an order as a sum of products of levels: coefficients, and the levels of every."""
-    counted = _counted_partitions(order)
+    counted = _count_partitions(order)
     return tuple((float((-1) ** (len(parts) - 1) * factorial(len(parts) - 1) * ways), parts) for ways, parts in counted)
 
 
@@ -40,11 +40,11 @@ def reciprocal_terms(base_multiplies: bool, order: int) -> tuple[tuple[float, Pa
     """Return the coefficient of ``t^order / order!`` in ``1 / E_j`` in the same way."""
     if base_multiplies:
         return ((float((-1) ** order), (1,) * order),)
-    counted = _counted_partitions(order)
+    counted = _count_partitions(order)
     return tuple((float((-1) ** len(parts) * factorial(len(parts)) * ways), parts) for ways, parts in counted)
 
 
-def _counted_partitions(order: int) -> list[tuple[int, Parts]]:
+def _count_partitions(order: int) -> list[tuple[int, Parts]]:
     """Return the block sizes of partitions of a set, with counts."""
     partitions = []
     for parts in _partitions(order, order):

@@ -196,7 +196,7 @@ def batches(base: ProductBase, state: Array, levels: Parts, last: int) -> Iterat
         return
     for j in range(length - 1, last + 1):
         for columns, states in batches(base, state, levels[:-1], j - 1):
-            yield _with_last(columns, j), base.extend(states, j, levels[-1])
+            yield _move_last(columns, j), base.extend(states, j, levels[-1])
 
 
 def largest_batch(base: ProductBase) -> int:
@@ -209,12 +209,12 @@ def _table(base: ProductBase, state: Array, levels: Parts, last: int) -> tuple[A
     columns, states = np.zeros((1, 0), dtype=int), state[np.newaxis]
     for length, level in enumerate(levels):
         counts = [comb(j, length) for j in range(last + 1)]
-        columns = np.concatenate([_with_last(columns[:count], j) for j, count in enumerate(counts)])
+        columns = np.concatenate([_move_last(columns[:count], j) for j, count in enumerate(counts)])
         states = np.concatenate([base.extend(states[:count], j, level) for j, count in enumerate(counts)])
     return columns, states
 
 
-def _with_last(columns: Array, j: int) -> Array:
+def _move_last(columns: Array, j: int) -> Array:
     return np.column_stack([columns, np.full(len(columns), j)])
 
 
@@ -223,7 +223,7 @@ def _add_batches(base: ProductBase, state: Array, levels: Parts, last: int, scal
     a, b = levels[-2:]
     rows, cols = (last + 1 + at for at in np.triu_indices(base.n_base - last - 1, 1))
     for shorter, states in batches(base, state, levels[:-3], last - 1):
-        prefixes, extended = _with_last(shorter, last), base.extend(states, last, levels[-3])
+        prefixes, extended = _move_last(shorter, last), base.extend(states, last, levels[-3])
         width = max(FEWEST, BATCH // max(len(extended), base.state_size))
         for at in range(0, len(rows), width):
             check_deadline()

@@ -54,8 +54,8 @@ def restricted_lasso(design: Array, target: Array, mu: float, start: Array) -> A
     products, sides, coefficients = design.T @ design, design.T @ target, start
     design = np.asfortranarray(design)
     for _ in range(PATH_SWEEPS // SUPPORT_SWEEPS):
-        coefficients = _swept(design, target, mu, coefficients, products, sides)
-        coefficients = _at_fixed_signs(products, sides, mu, coefficients)
+        coefficients = _sweep(design, target, mu, coefficients, products, sides)
+        coefficients = _solve_fixed_signs(products, sides, mu, coefficients)
         slopes = sides - products @ coefficients
         misses = np.where(coefficients == 0, np.abs(slopes) - mu, np.abs(slopes - mu * np.sign(coefficients)))
         if misses.max(initial=0.0) <= PATH_VIOLATION * mu:
@@ -63,7 +63,7 @@ def restricted_lasso(design: Array, target: Array, mu: float, start: Array) -> A
     return coefficients
 
 
-def _swept(design: Array, target: Array, mu: float, start: Array, products: Array, sides: Array) -> Array:
+def _sweep(design: Array, target: Array, mu: float, start: Array, products: Array, sides: Array) -> Array:
     """Return the result of sweeps of coordinate descent from a start."""
     # So small a gap that a product beyond the strength is one, and not what an unfinished solution left over.
     tol = PATH_TOL * mu**2 / (2.0 * len(target) * max(float(target @ target), np.finfo(float).tiny))
@@ -78,7 +78,7 @@ def _swept(design: Array, target: Array, mu: float, start: Array, products: Arra
     return coefficients
 
 
-def _at_fixed_signs(products: Array, sides: Array, mu: float, coefficients: Array) -> Array:
+def _solve_fixed_signs(products: Array, sides: Array, mu: float, coefficients: Array) -> Array:
     """Return the optimum of the support, reduced until signs agree, or the last point on the way."""
     for _ in range(SUPPORT_TURNS):
         at = np.flatnonzero(coefficients)

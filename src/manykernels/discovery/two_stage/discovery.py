@@ -77,11 +77,11 @@ def best_on_held_out(
     seed = int(rng.integers(2**31))  # the same random starts for all
     with suppress(KeyboardInterrupt):
         for settings in candidates:
-            losses.append(sum(_held_out_loss(learner, fit, settings, fold, seed) for fold in folds))
+            losses.append(sum(_validation_loss(learner, fit, settings, fold, seed) for fold in folds))
     return candidates[int(np.argmin(losses)) if losses else 0], len(losses)
 
 
-def _held_out_loss(learner: Learner, fit: Search, settings: SearchSettings, fold: Array, seed: int) -> float:
+def _validation_loss(learner: Learner, fit: Search, settings: SearchSettings, fold: Array, seed: int) -> float:
     """Return the weighted sum of losses on the rows of a fold, of a model of the rest."""
     kept = np.setdiff1d(np.arange(len(learner.search.points)), fold)
     discovery = fit(settings, kept, seed)
@@ -218,7 +218,9 @@ def _fit(learner: Learner, steps: _Steps, random_state: RandomSource) -> Discove
 def _outcome(aligned: AlignedKernel, solution: Solution, gain: float) -> tuple[Status, str]:
     """Return the end of both stages, with a message, since the learner ignores a suboptimal kernel."""
     if aligned.status is Status.CONVERGED:
-        message = f"{solution.message}; the kernel has centered alignment {aligned.alignment:.4f}{_at_most(aligned)}"
+        message = (
+            f"{solution.message}; the kernel has centered alignment {aligned.alignment:.4f}{_alignment_bound(aligned)}"
+        )
         return solution.status, message if aligned.parameters else f"{solution.message}; {NO_KERNEL}"
     message = (
         f"The first stage stopped ({aligned.status}) after {len(aligned.history)} kernels at centered alignment "
@@ -228,7 +230,7 @@ def _outcome(aligned: AlignedKernel, solution: Solution, gain: float) -> tuple[S
     return aligned.status, message
 
 
-def _at_most(aligned: AlignedKernel) -> str:
+def _alignment_bound(aligned: AlignedKernel) -> str:
     """Return in words how large any alignment can be, if known."""
     return f", of at most {aligned.upper_bound:.4f} in this family" if np.isfinite(aligned.upper_bound) else ""
 

@@ -293,7 +293,7 @@ def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator
         best = _best_member(search, space, residual, float(np.linalg.norm(residual)), mixture, rng)
         mixture, new = mixture.with_member(search, best.parameter)
         member = space.centered(mixture.grams[new])
-        beta = _grown_scale(beta, mixture, member, ideal)
+        beta = _grow_scale(beta, mixture, member, ideal)
         toward = best.value > 0
         vertex = beta * member if toward else np.zeros_like(member)
         step = distance_step(current, vertex, ideal)
@@ -306,7 +306,7 @@ def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator
         yield Step(mixture, cosine(current, ideal), np.sqrt(max(1.0 - missing, 0.0)))
 
 
-def _grown_scale(beta: float, mixture: WeightedMembers, member: Array, ideal: Array) -> float:
+def _grow_scale(beta: float, mixture: WeightedMembers, member: Array, ideal: Array) -> float:
     """Return the scale of the simplex: that of the best single member, doubled while the weights fill it."""
     if beta == 0:
         size = float(np.vdot(member, member))

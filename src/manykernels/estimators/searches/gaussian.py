@@ -225,9 +225,9 @@ class GaussianMKL(BaseKernelSearch):
             raise InvalidInputError(f"stages must be 1 or 2, got {self.stages!r}.")
         if self.stages == 2 and self.search == "sampling":
             raise InvalidInputError("Sampling learns in one stage: set stages=1, or search='greedy'.")
-        limits, settings = Limits(self.tol, **self._resources.limits()), self._checked_settings(problem.points)
+        limits, settings = Limits(self.tol, **self._resources.limits()), self._check_settings(problem.points)
         common: dict[str, Any] = {"settings": settings, "limits": limits, "random_state": self.random_state}
-        family = self._checked_family(problem.points)
+        family = self._check_family(problem.points)
         if self.stages == 2:
             ascent = AscentSettings("published" if self.update == "published" else "corrective")
             return discover_in_two_stages(
@@ -245,9 +245,9 @@ class GaussianMKL(BaseKernelSearch):
             **common,
         )
 
-    def _checked_settings(self, points: Array) -> SearchSettings | tuple[SearchSettings, ...]:
+    def _check_settings(self, points: Array) -> SearchSettings | tuple[SearchSettings, ...]:
         """Return how members are searched for, in several ways if held-out rows are to choose."""
-        if self.inner_steps is not None and (self.stages == 1 or self._checked_family(points).n_parameters(2) == 1):
+        if self.inner_steps is not None and (self.stages == 1 or self._check_family(points).n_parameters(2) == 1):
             raise InvalidInputError(
                 f"inner_steps={self.inner_steps!r} is for two stages with one width a feature: set stages=2 and "
                 "per_feature=True, or inner_steps=None."
@@ -262,7 +262,7 @@ class GaussianMKL(BaseKernelSearch):
             return graded_settings(SearchSettings(self.n_starts, self.shrinkage))
         return SearchSettings(self.n_starts, self.shrinkage, self.inner_steps, self.proof)
 
-    def _checked_family(self, points: Array) -> KernelFamily:
+    def _check_family(self, points: Array) -> KernelFamily:
         per_feature = check_flag(self.per_feature, "per_feature")
         if self.family is None:
             interval = self.width_range
@@ -302,7 +302,7 @@ class GaussianMKL(BaseKernelSearch):
 
     def _reference_kernels(self, points: Array) -> list[KernelSpec]:
         """Return members of the family with equal parameters, from end to end."""
-        family = self._checked_family(points)
+        family = self._check_family(points)
         ends = family.coordinate(np.array([family.low, family.high]))
         sizes = family.parameter(np.linspace(ends[0], ends[1], N_REFERENCES))
         return [family.spec(np.full(family.n_parameters(self.n_features_in_), size)) for size in sizes]

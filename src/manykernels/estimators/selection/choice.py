@@ -164,7 +164,7 @@ class CrossValidated(LearnsChoice):
                 return self
             own_folds = partial(self._own_folds, weight, opened=own_kernels)
             fewer = of_fewer_rows(splits, target, weight) if tried.races else []
-            folds, found = self._scored(tried, own_folds(splits, held_out), own_folds(fewer, held_out[: len(fewer)]))
+            folds, found = self._rung(tried, own_folds(splits, held_out), own_folds(fewer, held_out[: len(fewer)]))
         asked = found and (searches or (self.alphas is None and exchangeable))
         levels = self._levels_of_noise(whole().projected, samples) if asked else []
         evidence = partial(Evidence.of, splits, (exchangeable and levels) or None, ranks=self._task == "survival")
@@ -328,7 +328,7 @@ class CrossValidated(LearnsChoice):
         parts = zip(splits, weights, scorers, strict=True)
         return [HeldOut(rows[test], target[test], own, scorer, by_target) for (_, test), own, scorer in parts]
 
-    def _scored(self, tried: PenaltyGrid | MixtureSearch, own: Folds, fewer: Folds) -> tuple[Rung, list[Candidate]]:
+    def _rung(self, tried: PenaltyGrid | MixtureSearch, own: Folds, fewer: Folds) -> tuple[Rung, list[Candidate]]:
         """Return the folds with their scores; ``fewer`` are folds of fewer rows, or none."""
         verbose, n_jobs = self._resources.verbose, self._resources.n_jobs
         folds, found = Rung([], 1, lambda line: None), []

@@ -460,12 +460,12 @@ def _outer(
     searches = groups is not None and isinstance(model, CrossValidated)
     own = fit_groups(model, groups[train]) if searches else {}
     with blas_limit(1 if workers > 1 else n_threads(-1)):
-        model.fit(_taken(X, train), _taken(y, train), **own)
-        score = float(check_scoring(model, scoring=scoring)(model, _taken(X, test), _taken(y, test)))
-        return model, score, np.asarray(model.predict(_taken(X, test)))
+        model.fit(_take_samples(X, train), _take_samples(y, train), **own)
+        score = float(check_scoring(model, scoring=scoring)(model, _take_samples(X, test), _take_samples(y, test)))
+        return model, score, np.asarray(model.predict(_take_samples(X, test)))
 
 
-def _taken(values: Any, rows: Array) -> Any:
+def _take_samples(values: Any, rows: Array) -> Any:
     """Return chosen samples of a table, an array, a list or precomputed kernels."""
     return values[rows] if hasattr(values, "sample_ids") else _safe_indexing(values, rows)
 

@@ -154,7 +154,7 @@ class KeepsHeldOut(BaseMKL):
             return
         super()._keep_importance(fit, samples, losses, None)
         models = [fold for fold, *_ in told]
-        self.cv_predictions_ = _by_row(models, samples.n_given)
+        self.cv_predictions_ = _average_rows(models, samples.n_given)
         if self._search_options.keep_folds:
             self._fold_models = models
         if self._expansion.active.size and not isinstance(samples.rows, Pairs):
@@ -240,7 +240,7 @@ def _apart(target: Array, fold: int, losses: Sequence[Any]) -> Array:
     return np.sign(target) * (np.abs(target) + STRATUM * len(target) * fold)
 
 
-def _by_row(models: Sequence[FoldModel], n_rows: int) -> Array:
+def _average_rows(models: Sequence[FoldModel], n_rows: int) -> Array:
     """Return held-out predictions of every row, averaged over folds, NaN for rows never held out."""
     total, count = np.zeros((n_rows, *models[0].shown.shape[1:])), np.zeros(n_rows)
     for own in models:

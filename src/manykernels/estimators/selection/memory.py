@@ -216,10 +216,10 @@ def plan_search(plan: MemoryPlan, fit: MemoryPlan, own: SearchSizes) -> MemoryPl
         share = int(plan.nbytes * (own.rows(n) / n) ** 2)  # of the one fold that is open
         least, most = plan.least_nbytes + share, plan.most_nbytes + share
     elif own.projected:
-        least, most = _of_exact_averages(fit, own)
+        least, most = _exact_average_memory(fit, own)
         reason = "Averages of exact kernels, whose sum is held in single precision; what selects has landmarks."
     else:
-        least, most = _of_matrices(fit, own)
+        least, most = _matrix_memory(fit, own)
         reason = "Matrices in single precision while they are read."
     nbytes = plan.nbytes if plan.kind == FACTORED else 0
     sizes: dict[str, Any] = {
@@ -242,14 +242,17 @@ def _of_factors(plan: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
     return folds + max(plan.least_nbytes, summed), folds + plan.most_nbytes + summed
 
 
-def _of_matrices(fit: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
+def _matrix_memory(fit: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
     """Return what a search on matrices holds, from few kernels that take part to many."""
     m, n, rows = fit.n_kernels, fit.n_samples, own.rows_of_matrices(fit.n_samples)
     square, triangles = 8 * rows**2, int(2 * (m if own.n_triangles is None else own.n_triangles) * rows * (rows + 1))
     side_by_side = _side_by_side(triangles, own.n_folds, fit.room_for_folds)
     objects = FOLD_KERNEL * m * max(own.n_folds - N_FOLDS, 0)
-    sums = objects + _of_sums(fit, own)
-    last = (_of_average(n) if own.averages else fit.least_nbytes), max(fit.most_nbytes, _of_average(n) * own.averages)
+    sums = objects + _sum_memory(fit, own)
+    last = (
+        (_average_memory(n) if own.averages else fit.least_nbytes),
+        max(fit.most_nbytes, _average_memory(n) * own.averages),
+    )
     if own.apart:
         columns = 8 * own.n_folds * own.rows(n) * fit.n_columns + FOLD_KERNEL * m * own.n_folds
         last = fit.expected_nbytes + columns, max(fit.most_nbytes + columns, 8 * FEWEST_SQUARES * n**2)
@@ -258,16 +261,16 @@ def _of_matrices(fit: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
     most = objects + 8 * FOLD_MODELS * own.n_folds * n * own.n_targets * own.averages
     if own.selects:
         most += side_by_side * 2 * m * rows * (rows + 1) + SQUARE_ARRAYS * square
-        most += _of_targets(m, rows, own.n_targets)
+        most += _target_memory(m, rows, own.n_targets)
     return least, max(sums, most, last[1], least)
 
 
-def _of_exact_averages(fit: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
+def _exact_average_memory(fit: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
     """Return what a search with averages of exact kernels and selections of kernels with features holds."""
-    n, sums = fit.n_samples, _of_sums(fit, own)
+    n, sums = fit.n_samples, _sum_memory(fit, own)
     features = 4 * own.n_folds * n * sum(own.landmarks) + 8 * own.n_folds * sum(count**2 for count in own.landmarks)
     models = 8 * FOLD_MODELS * own.n_folds * n * own.n_targets
-    return max(sums, features, fit.least_nbytes), max(sums, features + fit.most_nbytes, _of_average(n)) + models
+    return max(sums, features, fit.least_nbytes), max(sums, features + fit.most_nbytes, _average_memory(n)) + models
 
 
 def plan_given(n_kernels: int, n_samples: int, own: SearchSizes, memory_budget: int | str | None = None) -> MemoryPlan:
@@ -285,7 +288,7 @@ def plan_given(n_kernels: int, n_samples: int, own: SearchSizes, memory_budget: 
     fit = plan_as_given(m, n, own.n_targets, memory_budget).at_fraction(default_fraction(n))
     copy = 0 if rows >= MOST_SAMPLES * n else (2 * m * rows * (rows + 1) if own.rounded else 8 * m * rows**2)
     copies = copy * (_side_by_side(copy, own.n_folds, fit.room_for_folds) if own.mixtures else 1)
-    sums, together = _of_sums(fit, own), _of_targets(m, rows, own.n_targets) * (own.mixtures and own.selects)
+    sums, together = _sum_memory(fit, own), _target_memory(m, rows, own.n_targets) * (own.mixtures and own.selects)
     few, many = (8 * count * rows**2 for count in (FEWEST_SQUARES, SQUARE_ARRAYS))
     least = max(FLOOR_BYTES + max(sums, copies + few), fit.least_nbytes)
     most = max(FLOOR_BYTES + max(sums, copies + many + together), fit.most_nbytes)
@@ -294,7 +297,7 @@ def plan_given(n_kernels: int, n_samples: int, own: SearchSizes, memory_budget: 
     return _allowed(plan, own)
 
 
-def _of_sums(fit: MemoryPlan, own: SearchSizes) -> int:
+def _sum_memory(fit: MemoryPlan, own: SearchSizes) -> int:
     """Return the memory of sums of kernels in folds, with their factors where these are kept."""
     n, rows = fit.n_samples, own.rows(fit.n_samples)
     itemsize, kept = 4 if own.rounded else 8, rows >= KEPT_ROWS
@@ -303,12 +306,12 @@ def _of_sums(fit: MemoryPlan, own: SearchSizes) -> int:
     return (folds * summed + itemsize * (AVERAGE_ROUNDED - kept) * rows * n) * own.averages
 
 
-def _of_average(n_samples: int) -> int:
+def _average_memory(n_samples: int) -> int:
     """Return the memory of the last fit of an average: the sum of the kernels, and the factor."""
     return FLOOR_BYTES + (16 if n_samples <= MOST_DOUBLE else 12) * n_samples**2
 
 
-def _of_targets(n_kernels: int, rows: int, n_targets: int) -> int:
+def _target_memory(n_kernels: int, rows: int, n_targets: int) -> int:
     """Return the bytes of products of the kernels with the coefficients of several targets."""
     return 8 * PRODUCTS * n_kernels * rows * n_targets if n_targets > 1 else 0
 

@@ -253,13 +253,13 @@ class Mixture:
                 found,
                 kernel_weights=self._placed(found.kernel_weights),
                 kernel_norms=None if found.kernel_norms is None else self._placed(found.kernel_norms),
-                functions=self._renamed(found.functions, whole[0].stack),
+                functions=self._renumber(found.functions, whole[0].stack),
             )
             for found in fit.solutions
         ]
         return Fit(whole, solutions, self._placed(fit.norms))
 
-    def _renamed(self, functions: Any, stack: Any) -> Any:
+    def _renumber(self, functions: Any, stack: Any) -> Any:
         """Return functions of factors with the numbers of the kernels among all; others unchanged."""
         if not stack.has_factors:
             return functions

@@ -388,7 +388,7 @@ def regularization_path(
     with blas_threads(problem.n_samples, n_jobs):
         fits = _completed(steps, grid, progress, verbose)
         n_done = len(fits)
-        fits = fits or [_without_kernels(replace(problem, regularizer=regularizers[0]), solver, parameters)]
+        fits = fits or [_empty_model(replace(problem, regularizer=regularizers[0]), solver, parameters)]
     solutions = tuple(fit.solutions[0] for fit in fits)
     _warn_interrupted(n_done, len(grid))
     warn_unfinished(solutions)
@@ -428,7 +428,7 @@ def _completed(
     return fits
 
 
-def _without_kernels(problem: Problem, solver: str | Solver, parameters: dict[str, Any]) -> Fit:
+def _empty_model(problem: Problem, solver: str | Solver, parameters: dict[str, Any]) -> Fit:
     """Return the model without kernels, with the gap, as the result of Ctrl-C before the first step."""
     with interrupted():
         return solve_problems([problem], solver, None, **{"tol": 1e-4} | parameters)

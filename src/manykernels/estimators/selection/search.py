@@ -366,11 +366,11 @@ def learned(
         )
         for k, problem, found, norm in zip(at, fit.problems, fit.solutions, fit.norms, strict=True):
             whole[k], norms[k] = problem, norm
-            solutions[k] = found if len(mixture.kernels) == len(norm) else _with_all_dual_norms(found, problem)
+            solutions[k] = found if len(mixture.kernels) == len(norm) else _certify_all_kernels(found, problem)
     return Fit(whole, [found for found in solutions if found is not None], norms)
 
 
-def _with_all_dual_norms(found: Solution, problem: Problem) -> Solution:
+def _certify_all_kernels(found: Solution, problem: Problem) -> Solution:
     """Return a solution with a certificate of the dual norms of all kernels."""
     norms = problem.dual_norms(problem.feasible_dual(found.dual_coef))
     return replace(found, certificate=replace(found.certificate, dual_norms=norms))

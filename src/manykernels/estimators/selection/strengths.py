@@ -71,7 +71,7 @@ def chosen(candidates: Sequence[Candidate], rule: str, evidence: Evidence | None
     means = _smoothed(candidates, np.where(np.isfinite(scores).all(axis=1), scores.mean(axis=1), -np.inf))
     doubts = np.array([candidate.family.doubt for candidate in candidates])
     if rule == "best":
-        return _or_nothing(_with_evidence(doubts, scores, means), doubts, scores, means, evidence)
+        return _or_nothing(_choose_by_evidence(doubts, scores, means), doubts, scores, means, evidence)
     best = means.argmax(axis=0)
     errors = scores.std(axis=1, ddof=min(1, scores.shape[1] - 1)) / np.sqrt(scores.shape[1])
     simplicity = [(candidate.n_active, -candidate.strength) for candidate in candidates]
@@ -204,7 +204,7 @@ def _or_nothing(taken: Array, doubts: Array, scores: Array, means: Array, eviden
     return np.where(better | ~np.isfinite(means[empty[0]]), taken, empty[0])
 
 
-def _with_evidence(doubts: Array, scores: Array, means: Array) -> Array:
+def _choose_by_evidence(doubts: Array, scores: Array, means: Array) -> Array:
     """Choose the best of the least doubtful candidates, unless a more doubtful one leads by enough standard errors."""
     levels, columns = np.unique(doubts[doubts > EMPTY]), np.arange(means.shape[1])
     if not len(levels):  # there is nothing but the empty model
@@ -326,7 +326,7 @@ class StrengthPath:
     def __post_init__(self) -> None:
         self.stride = self.stride or self.grid.stride
 
-    def _beside(self, numbers: Iterable[int], step: int) -> list[int]:
+    def _neighbors(self, numbers: Iterable[int], step: int) -> list[int]:
         """Return numbers and their neighbors on both sides, as far as the grid may extend."""
         wanted = {number + side for number in numbers for side in (-step, 0, step)}
         return sorted(number for number in wanted if 0 <= number <= self.grid.last)
@@ -359,7 +359,7 @@ class StrengthPath:
         """
         stride, behind = self.stride, 1 if self.around else BEHIND
         if self.around:
-            self._try(self._beside(self.around, stride), try_at)
+            self._try(self._neighbors(self.around, stride), try_at)
             while (first := self.numbers[0]) > 0 and (self.promising() & (self.best() == first)).any() and viable(self):
                 self._try([max(first - stride, 0)], try_at)
         else:
@@ -374,7 +374,7 @@ class StrengthPath:
         return self
 
     def _untried(self, numbers: Iterable[int], step: int) -> list[int]:
-        return [number for number in self._beside(numbers, step) if number not in self.trials]
+        return [number for number in self._neighbors(numbers, step) if number not in self.trials]
 
     def tops(self) -> Array:
         """Return the places of the best strengths so far, (T,)."""

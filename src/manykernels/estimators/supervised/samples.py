@@ -283,7 +283,7 @@ def class_labels(y: ArrayLike) -> Array:
     check_readable(y, "y")
     _refuse_gaps(y)
     with invalid_input():
-        given = _in_numpy(y)
+        given = _numpy_labels(y)
         if _n_columns(given) > 1:
             raise InvalidInputError(
                 f"y has the shape {np.asarray(given).shape}, several labels a sample. MKLClassifier learns them; here "
@@ -324,13 +324,13 @@ def class_labels(y: ArrayLike) -> Array:
 NO_LABELS = {"M": "dates", "m": "durations", "c": "complex numbers", "T": "text of variable width"}
 
 
-def _in_numpy(y: Any) -> Any:
+def _numpy_labels(y: Any) -> Any:
     """Return labels of the types of pandas and Arrow in the type of NumPy with the same values.
 
     scikit-learn makes floats of nullable booleans and integers, so that True is predicted as 1.0.
     """
     if isinstance(y, pd.DataFrame):
-        return _in_numpy(y.iloc[:, 0]).to_frame() if y.shape[1] == 1 else y
+        return _numpy_labels(y.iloc[:, 0]).to_frame() if y.shape[1] == 1 else y
     dtype = getattr(y, "dtype", None)
     if isinstance(dtype, pd.CategoricalDtype):
         dtype = dtype.categories.dtype
@@ -477,7 +477,7 @@ def kernel_factors(kernel_penalties: ArrayLike | Mapping[str, float] | None, nam
                 f"kernel_penalties must have one entry for each of the {len(names)} kernels, got shape {values.shape}."
             )
         if (free := np.flatnonzero(values == 0)).size:
-            raise InvalidInputError(_without_penalty(f"entry {free[0]} of kernel_penalties", names[free[0]]))
+            raise InvalidInputError(_zero_penalty_message(f"entry {free[0]} of kernel_penalties", names[free[0]]))
         return check_positive_vector(values, len(names), "kernel_penalties")
     factors = np.ones(len(names))
     for pattern, factor in sorted(kernel_penalties.items(), key=lambda item: item[0] in names):
@@ -485,12 +485,12 @@ def kernel_factors(kernel_penalties: ArrayLike | Mapping[str, float] | None, nam
         if not any(chosen):
             raise InvalidInputError(f"kernel_penalties names {pattern!r}, but the kernels are {list(names[:5])} ...")
         if factor == 0:
-            raise InvalidInputError(_without_penalty(f"kernel_penalties[{pattern!r}]", pattern))
+            raise InvalidInputError(_zero_penalty_message(f"kernel_penalties[{pattern!r}]", pattern))
         factors[chosen] = check_positive(factor, f"kernel_penalties[{pattern!r}]")
     return factors
 
 
-def _without_penalty(what: str, name: str) -> str:
+def _zero_penalty_message(what: str, name: str) -> str:
     """Return the message for a penalty factor of zero."""
     return (
         f"{what} is 0, but factors must be positive. To fit a kernel without penalty, pass penalty={{{name!r}: None}}."

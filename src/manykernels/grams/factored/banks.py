@@ -132,7 +132,7 @@ def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
 
 def _options(bank: KernelBank, kernels: list[NamedKernel]) -> dict[str, Any]:
     """Return how tables of columns read rows for a bank."""
-    return {"standardize": bool(bank.standardize), "missing": bank.missing, "carried": _carried(kernels)}
+    return {"standardize": bool(bank.standardize), "missing": bank.missing, "carried": _object_columns(kernels)}
 
 
 def _heavy_tails(bank: KernelBank, kernels: list[NamedKernel], rows: Table) -> dict[int, Encoding]:
@@ -183,7 +183,7 @@ def _with_gaps(head: pd.DataFrame | Array, columns: Array) -> Any:
     return repeated if isinstance(head, pd.DataFrame) else repeated.to_numpy()
 
 
-def _carried(kernels: list[NamedKernel]) -> dict[int, bool]:
+def _object_columns(kernels: list[NamedKernel]) -> dict[int, bool]:
     """Return the columns read as objects by some kernel, and whether exclusively."""
     others = {j for _, spec, columns in kernels if not isinstance(spec, ObjectKernel) for j in columns}
     return {own[0]: own[0] not in others for _, spec, own in kernels if isinstance(spec, ObjectKernel)}
@@ -319,7 +319,7 @@ def fit_factors(
         places = tuple([tuple([place[j] for j in columns]) for columns in places])
     specs = raw.specs
     if bank.normalize == "unit_diagonal":
-        specs = tuple(map(_with_unit_diagonal, specs))
+        specs = tuple(map(_unit_diagonal, specs))
     means, counts = _mean_diagonals(raw.names, specs, places, table)
     if bank.center:
         plain = composed(table, raw.names, places, specs, np.ones(len(specs)))
@@ -362,7 +362,7 @@ def _grand_total(stack: FactoredStack, kernel: int) -> float:
     return float(np.sum(stack.factor(kernel, 0.0).sum(axis=0) ** 2))
 
 
-def _with_unit_diagonal(spec: KernelSpec) -> KernelSpec:
+def _unit_diagonal(spec: KernelSpec) -> KernelSpec:
     """Return a kernel divided by the roots of the diagonal; sparse features are divided by their lengths."""
     if isinstance(spec, ObjectKernel):
         return spec.unit()

@@ -135,14 +135,16 @@ class ChunkedTable(ColumnTable):
         combine: Callable[[Any, Any], Any] | None = None,
     ) -> Any:
         """Return the sum, or the combination by ``combine``, of ``function(table, *vectors)`` over chunks."""
-        work = partial(_on_part, self.header(), tuple(positions), function)
+        work = partial(_apply_to_part, self.header(), tuple(positions), function)
         return self.source.reduce(work, self._at(positions), vectors, combine)
 
     def update(self, positions: Sequence[int], function: Callable[..., None], out: Any, *shared: Held) -> None:
         """Have ``function(table, *shared, out)`` add something to every entry of ``out`` (n,), chunk by chunk."""
         header, places = self.header(), self._at(positions)
         if not isinstance(self.source, DaskRows):
-            for _ in self.source.map(partial(_on_part, header, tuple(positions), function), places, (*shared, out)):
+            for _ in self.source.map(
+                partial(_apply_to_part, header, tuple(positions), function), places, (*shared, out)
+            ):
                 pass
             return
         added = self.source.hold(partial(_added, header, tuple(positions), function), places, shared)
@@ -168,7 +170,7 @@ class ChunkedTable(ColumnTable):
         chunks = [chunk for chunk, own in enumerate(split) if len(own)]
         whole = np.diff(starts) == [len(own) for own in split]
         wanted = Held([slice(None) if whole[c] else own - starts[c] for c, own in enumerate(split)])
-        work = partial(_on_part, self.header(), tuple(positions), partial(_chosen, tuple(positions)))
+        work = partial(_apply_to_part, self.header(), tuple(positions), partial(_chosen, tuple(positions)))
         parts = list(self.source.map(work, self._at(positions), (wanted,), chunks))
         columns = {j: np.concatenate([part[at] for part in parts]) for at, j in enumerate(positions)}
         carried = [j for j in positions if j in self.carried]
@@ -229,7 +231,7 @@ class ChunkedTable(ColumnTable):
         if not self.distributed:
             yield from super().evaluated(size, function)
             return
-        work = partial(_on_part, self.header(), tuple(self.in_use), partial(_by_and_by, size, function))
+        work = partial(_apply_to_part, self.header(), tuple(self.in_use), partial(_evaluate_in_blocks, size, function))
         for chunk, values in enumerate(self.source.map(work, self._at(self.in_use))):
             yield self.source.slice(chunk), values
 
@@ -262,7 +264,7 @@ def open_table(X: TableLike, model: ColumnTable) -> ColumnTable:
     return ChunkedTable.of_model(model, open_rows(X))
 
 
-def _on_part(
+def _apply_to_part(
     header: ColumnTable,
     positions: tuple[int, ...],
     function: Callable[..., Any],
@@ -273,7 +275,7 @@ def _on_part(
     return function(header.part(data, positions), *vectors)
 
 
-def _by_and_by(size: int, function: Callable[[ColumnTable], Array], table: ColumnTable) -> Array:
+def _evaluate_in_blocks(size: int, function: Callable[[ColumnTable], Array], table: ColumnTable) -> Array:
     """Return a function of a partition, computed for some rows after the rest."""
     return np.concatenate([values for _, values in table.evaluated(size, function)] or [function(table)], axis=-1)
 

@@ -168,17 +168,19 @@ class CompositeStack(FactoredStack):
         """Return the operators of every part, under the stack's numbering."""
         if self.table.chunked:
             return self.table.operators(self.templates(kernels, tol))
-        return joined(self._of_parts(kernels, lambda part, own: part.operators(own, tol)))
+        return joined(self._collect_parts(kernels, lambda part, own: part.operators(own, tol)))
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[Any]:
         """Return operators without rows, bound by ``over(table)``."""
-        return self._of_parts(kernels, lambda part, own: part.templates(own, tol))
+        return self._collect_parts(kernels, lambda part, own: part.templates(own, tol))
 
     def let_go(self) -> None:
         for part in self.parts:
             part.let_go()
 
-    def _of_parts(self, kernels: Sequence[int], make: Callable[[FactoredStack, list[int]], list[Any]]) -> list[Any]:
+    def _collect_parts(
+        self, kernels: Sequence[int], make: Callable[[FactoredStack, list[int]], list[Any]]
+    ) -> list[Any]:
         chosen, made = np.asarray(kernels, dtype=np.int64), []
         for number, (part, member) in enumerate(zip(self.parts, self.members, strict=True)):
             own = self._place[chosen[self._part[chosen] == number]]

@@ -229,7 +229,7 @@ class FourierStack(FactoredStack):
             for members, quads in batch.quads(moments):
                 out[some, members] = np.moveaxis(quads, 1, 0)
         out *= self.scales
-        for kernel in np.flatnonzero(self._by_values).tolist():
+        for kernel in np.flatnonzero(self._reads_values).tolist():
             out[:, kernel] = [rho @ self._product(kernel, rho) for rho in rhos]
         return out
 
@@ -242,7 +242,7 @@ class FourierStack(FactoredStack):
             out[:, members] = batch.plan.quads_at(position[inside], rhos[:, inside])
 
     @cached_property
-    def _by_values(self) -> Array:
+    def _reads_values(self) -> Array:
         """Kernels with fewer distinct values than bins: few rows, or a distant outlier, (M,) bool."""
         if self.table.chunked:
             return np.zeros(self.n_kernels, dtype=bool)
@@ -261,7 +261,7 @@ class FourierStack(FactoredStack):
     @cached_property
     def _layout(self) -> list[PlannedColumns]:
         """Return columns of a common expansion together."""
-        extents, own = self.table.high - self.table.low, np.flatnonzero(~self._by_values)
+        extents, own = self.table.high - self.table.low, np.flatnonzero(~self._reads_values)
         found = laid_out(self.columns[own], self.widths[own], extents, self.tol) if len(own) else ()
         return [together.of(own) for together in found]
 
@@ -306,7 +306,7 @@ class FourierStack(FactoredStack):
         The form is the squared length of a vector of Fourier sums. An error ``d`` of the vector by bins and rounding
         changes the square by ``d (2 length + d)``: far less than the share of ``||rho||_1^2`` for a weak penalty.
         """
-        if self._by_values[kernel]:
+        if self._reads_values[kernel]:
             one = self._over(self.table, np.array([kernel]))
             return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
         self._count(1)
@@ -341,7 +341,7 @@ class FourierStack(FactoredStack):
 
     def _add_product(self, kernel: int, rho: Array, out: Array) -> None:
         """Add ``K rho`` to ``out``: the transform there, the same expansion back."""
-        if self._by_values[kernel]:
+        if self._reads_values[kernel]:
             out += self._product(kernel, rho)
             return
         plan = self._expansion(kernel)

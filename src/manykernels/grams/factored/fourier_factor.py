@@ -194,12 +194,12 @@ def laid_out(columns: Array, widths: Array, extents: Array, tol: float) -> Itera
     sizes = np.diff(heads, append=len(order))
     for size in np.unique(sizes).tolist():
         own = order[heads[sizes == size][:, None] + np.arange(size)]
-        for together, members in _of_equal_widths(widths, own):
+        for together, members in _group_equal_widths(widths, own):
             reached = extents[columns[members[:, 0]]]
-            yield from _of_one_kind(columns, members, tuple(together.tolist()), reached, tol)
+            yield from _group_periods(columns, members, tuple(together.tolist()), reached, tol)
 
 
-def _of_equal_widths(widths: Array, members: Array) -> Iterator[tuple[Array, Array]]:
+def _group_equal_widths(widths: Array, members: Array) -> Iterator[tuple[Array, Array]]:
     """Yield distinct widths, with the members (c, W)."""
     first = widths[members[0]]
     if all(np.all(widths[members[:, at]] == width) for at, width in enumerate(first)):
@@ -210,7 +210,7 @@ def _of_equal_widths(widths: Array, members: Array) -> Iterator[tuple[Array, Arr
         yield together, members[kind.ravel() == number]
 
 
-def _of_one_kind(
+def _group_periods(
     columns: Array, members: Array, widths: tuple[float, ...], extents: Array, tol: float
 ) -> Iterator[PlannedColumns]:
     """Yield columns with the same widths by the lengths of their periods."""

@@ -44,7 +44,7 @@ class GridStack(FactoredStack):
     ) -> None:
         super().__init__(table, positions, specs, scales, names=names)
         self._axes = self._axes_of_kernels()
-        self._group, self._groups = self._laid_out()
+        self._group, self._groups = self._axis_groups()
         self._factors: dict[tuple[int, float], Array] = {}
         self._cells: dict[int, Array] = {}
 
@@ -67,7 +67,7 @@ class GridStack(FactoredStack):
             out.append(tuple(own))
         return out
 
-    def _laid_out(self) -> tuple[Array, Groups]:
+    def _axis_groups(self) -> tuple[Array, Groups]:
         """Return the group of every kernel, and the groups: sets of axes with the same codes."""
         codes: dict[Any, int] = {}
         axes: list[Axis] = []

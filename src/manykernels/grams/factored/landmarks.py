@@ -139,13 +139,13 @@ def drawn_features(
     spec: KernelSpec, columns: tuple[int, ...], table: ColumnTable, tol: float, max_rank: int, by: str = "cholesky"
 ) -> NystroemFeatures:
     """Return the projection on landmarks from the rows of a table, or from a sample of chunked rows."""
-    rows = _by_content(table.sample().reading(spec, columns))
+    rows = _content_order(table.sample().reading(spec, columns))
     if by == "cholesky":
         return NystroemFeatures.of(spec, rows.points[pivoted_cholesky(spec, rows, tol, max_rank)[1]])
     return NystroemFeatures.of(spec, rows.points[_grown(spec, rows, tol, max_rank, by)])
 
 
-def _by_content(rows: Reading) -> Reading:
+def _content_order(rows: Reading) -> Reading:
     """Return rows in an order by content, for landmarks independent of the row order."""
     points = rows.points
     order = shuffled_by_content(points.sketch() if isinstance(points, SparsePoints) else points)

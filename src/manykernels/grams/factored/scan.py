@@ -65,13 +65,13 @@ class ScanStack(FactoredStack):
         matern_recursion(-t[::-1], np.ascontiguousarray(rho[::-1]), states, backward)
         return self.scales[kernel] * (forward + backward[::-1] - rho)
 
-    def _by_column(self, kernels: Array) -> list[tuple[int, Array]]:
+    def _group_by_column(self, kernels: Array) -> list[tuple[int, Array]]:
         columns = self.columns[kernels]
         return [(int(column), np.flatnonzero(columns == column)) for column in np.unique(columns)]
 
     def _quad(self, r: Array) -> Array:
         out = np.empty(self.n_kernels)
-        for column, slots in self._by_column(np.arange(self.n_kernels)):
+        for column, slots in self._group_by_column(np.arange(self.n_kernels)):
             order, values = self._sorted(column)
             for m in slots:
                 out[m] = r[order] @ self._product(int(m), order, values, r[order])
@@ -79,7 +79,7 @@ class ScanStack(FactoredStack):
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         each = np.zeros((len(kernels), self.n_samples, columns.shape[1]))
-        for column, slots in self._by_column(kernels):
+        for column, slots in self._group_by_column(kernels):
             order, values = self._sorted(column)
             for slot in slots:
                 for c in range(columns.shape[1]):

@@ -54,7 +54,7 @@ class DaskRows(RowSource):
     ) -> _Layer:
         """Return a task per chunk; a possibly large function travels to every worker once."""
         program, held = Program.of([self._cut(vector) for vector in vectors])
-        work = partial(_on_columns, function, program, None if positions is None else list(positions))
+        work = partial(_apply_to_columns, function, program, None if positions is None else list(positions))
         layer = _Layer()
         for c in range(self.n_chunks) if chunks is None else chunks:
             parts = [own.parts[c] for own in held]
@@ -185,7 +185,9 @@ class _Layer:
         return [Delayed(key, graph, layer=self.name) for key in (self.keys if keys is None else keys)]
 
 
-def _on_columns(function: Mapped, program: Program, positions: list[int] | None, data: object, *parts: object) -> Any:
+def _apply_to_columns(
+    function: Mapped, program: Program, positions: list[int] | None, data: object, *parts: object
+) -> Any:
     """Apply a function to some columns of a partition and to vectors; runs where the partition is."""
     chosen = None
     if positions is not None:

@@ -87,7 +87,7 @@ class ParquetRows(WithoutCaches, RowSource):
         names = [self.columns[j] for j in positions]
         # A file handle is not to be shared between threads.
         file = self._open[number] if self.n_threads == 1 else _opened(self._paths[number])
-        with _in_words(self._paths[number]):
+        with _explain_file_errors(self._paths[number]):
             table = file.read_row_groups(groups, columns=names, use_threads=False).select(names)
         kinds = {str(field.type) for field in table.schema}
         if len(kinds) == 1 and kinds <= {"float", "double"} and not any(c.null_count for c in table.columns):
@@ -103,9 +103,9 @@ class ParquetRows(WithoutCaches, RowSource):
         assert self.columns is not None
         name, parts = self.columns[position], []
         for path in self._paths:
-            with _in_words(path):
+            with _explain_file_errors(path):
                 parts.append(_opened(path).read(columns=[name], use_threads=False))
-        with _in_words(self._paths[0]):
+        with _explain_file_errors(self._paths[0]):
             table = arrow.concat_tables(parts).unify_dictionaries()
             return table.to_pandas(ignore_metadata=False)[name].reset_index(drop=True)
 
@@ -118,12 +118,12 @@ class ParquetRows(WithoutCaches, RowSource):
 def _opened(path: Path) -> Any:
     """Return an opened Parquet file, or raise an error with the reason."""
     parquet = optional_module("pyarrow.parquet", "Parquet files need pyarrow.", "parquet", InvalidInputError)
-    with _in_words(path):
+    with _explain_file_errors(path):
         return parquet.ParquetFile(path)
 
 
 @contextmanager
-def _in_words(path: Path) -> Iterator[None]:
+def _explain_file_errors(path: Path) -> Iterator[None]:
     """Translate errors of a damaged, vanished or foreign file into a sentence with the name."""
     try:
         yield

@@ -168,7 +168,7 @@ class RowVector(NDArrayOperatorsMixin):
     def _total(
         self, function: Callable[..., Any], vectors: Sequence[Any], combine: Callable[..., Any] | None = None
     ) -> Any:
-        return self.source.reduce(partial(_without_data, function), None, vectors, combine)
+        return self.source.reduce(partial(_call_without_data, function), None, vectors, combine)
 
     def sum(self) -> Any:
         """Return the sum of all entries."""
@@ -210,7 +210,7 @@ def _itself(_: object, part: object) -> Any:
     return part
 
 
-def _without_data(function: Callable[..., Any], _: object, *parts: object) -> Any:
+def _call_without_data(function: Callable[..., Any], _: object, *parts: object) -> Any:
     return function(*parts)
 
 

@@ -232,7 +232,7 @@ class WeightMapDisplay(draw.Display):
         check_choice(across, ACROSS, "across")
         estimator, _ = unwrapped(estimator)
         table = kernel_table(estimator, target)
-        frame = _by_kind(estimator, table) if across == "kind" else _by_target(estimator, table)
+        frame = _weights_by_kind(estimator, table) if across == "kind" else _weights_by_target(estimator, table)
         single = set(known_features(estimator))
         order = sorted(range(len(frame)), key=lambda row: frame.index[row] not in single)
         frame = frame.iloc[order]
@@ -294,7 +294,7 @@ class WeightMapDisplay(draw.Display):
             ax.figure.colorbar(image, ax=ax, label="kernel weight", shrink=0.6, pad=0.02)
 
 
-def _by_kind(estimator: BaseEstimator, table: pd.DataFrame) -> pd.DataFrame:
+def _weights_by_kind(estimator: BaseEstimator, table: pd.DataFrame) -> pd.DataFrame:
     """Return the weights by place and kind; NaN where there is no kernel."""
     pairs = places_and_kinds(estimator, table)
     places, kinds = (list(dict.fromkeys(part)) for part in zip(*pairs, strict=True))
@@ -307,7 +307,7 @@ def _by_kind(estimator: BaseEstimator, table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(np.where(there, sums, np.nan), index=index, columns=header)
 
 
-def _by_target(estimator: BaseEstimator, table: pd.DataFrame) -> pd.DataFrame:
+def _weights_by_target(estimator: BaseEstimator, table: pd.DataFrame) -> pd.DataFrame:
     """Return the weights by place and class or output."""
     column = target_column(estimator.weights_frame())
     if column is None:

@@ -78,7 +78,7 @@ class FixedWeights:
     def score_of(self, method: str) -> tuple[float, int, float]:
         """Return score on the test rows, number of kernels, and CPU seconds of a method with fixed weights."""
         start, training, held = time.process_time(), self.training, self.held_out
-        with _without_remarks(WEAK):
+        with _silence_remarks(WEAK):
             theta = self.weights_of(method)
             model = self._fitted(self.gram(theta), slice(None))
             seconds = time.process_time() - start + self.opened_s
@@ -124,7 +124,7 @@ class FixedWeights:
         alone = np.eye(stack.n_kernels)
         if len(chosen) == 1:
             return alone[chosen[0]]
-        with _without_remarks("The (best strength|score was still rising)"):
+        with _silence_remarks("The (best strength|score was still rising)"):
             scores = [self._inner_score(self.gram(alone[m])) for m in chosen]
         return alone[chosen[int(np.argmax(scores))]]
 
@@ -173,7 +173,7 @@ def _exponent(estimator: BaseEstimator) -> float:
 
 
 @contextmanager
-def _without_remarks(start: str) -> Iterator[None]:
+def _silence_remarks(start: str) -> Iterator[None]:
     """Silence warnings about weak kernels; the score shows the weakness."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=start)

@@ -297,7 +297,7 @@ def leave_one_out_importance(
     with count_to(scores.size, "fits", verbose) as advance:
         for row, left_out in enumerate([None, *names]):
             model = clone(estimator)
-            last_step(model).set_params(kernels=_without(bank, places, left_out))
+            last_step(model).set_params(kernels=_drop_view(bank, places, left_out))
             for fold, split in enumerate(splits):
                 train, test = split
                 own = groups_in(model, groups, train)
@@ -329,7 +329,7 @@ class _Columns:
         self.feature_names_in_ = np.array(table.names, dtype=object)
 
 
-def _without(bank: KernelBank, places: list[tuple[str, Any]], left_out: str | None) -> KernelBank:
+def _drop_view(bank: KernelBank, places: list[tuple[str, Any]], left_out: str | None) -> KernelBank:
     """Return the bank without the kernels on one view; joint kernels of all columns stay out of every comparison."""
     kept = [entry for place, entry in places if place not in (left_out, "all")]
     # The kernels of missingness are among the entries already.

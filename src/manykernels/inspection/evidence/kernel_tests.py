@@ -214,7 +214,7 @@ class NullModel:
     def of(cls, problem: Problem) -> NullModel:
         """Fit the model."""
         likelihood = not problem.shared and problem.loss.name in LIKELIHOODS
-        free, ridged = problem.unpenalized, _under_ridge(problem.regularizer)
+        free, ridged = problem.unpenalized, _ridge_kernels(problem.regularizer)
         always = np.union1d(free, ridged)
         bound, fixed = problem.certified_bound, problem.certified_bound.basis
         if fixed is None:
@@ -337,7 +337,7 @@ def level_spectrum(diagonal: Array, cross: Array, inverse: Array) -> tuple[Array
     return np.r_[np.array(values)[kept], few], np.r_[np.array(counts)[kept], np.ones(few.size)]
 
 
-def _under_ridge(regularizer: Any) -> Array:
+def _ridge_kernels(regularizer: Any) -> Array:
     """Return the kernels under ridge beside selected kernels, (m,) positions."""
     if not isinstance(regularizer, PenaltyByGroup):
         return np.zeros(0, dtype=np.intp)

@@ -194,7 +194,7 @@ def stability_selection(
     by = check_unit(by, ("kernel", "view"))
     _check(n_pairs, expected_false, threshold, n_jobs)
     model = clone(estimator)
-    problems, units, names = _posed(model, X, y, sample_weight, by)
+    problems, units, names = _open_problems(model, X, y, sample_weight, by)
     family = _family(model)
     n_first = _room(len(names), expected_false, threshold)
     strata = np.stack([problem.y for problem in problems], axis=1) if model._task == "classification" else None
@@ -249,7 +249,7 @@ def _family(model: BaseMKL) -> PenaltyFamily:
     return family
 
 
-def _posed(
+def _open_problems(
     model: BaseMKL, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None, by: str
 ) -> tuple[list[Problem], Array, list[str]]:
     """Return a problem per class or target on all samples, the unit of every kernel, and the names of the units."""

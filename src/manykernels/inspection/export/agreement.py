@@ -65,7 +65,7 @@ def agreement(ending: str, content: bytes | str, program: Program, trial: Trial,
         found, by = card_scores(program, trial.rows), "Python"
         known = ~np.isnan(found).any(axis=1)  # ranges without a line have no score
     else:
-        run = {".py": _by_python, ".onnx": _by_onnx, ".sql": _by_sql}[ending]
+        run = {".py": _by_python, ".onnx": _run_onnx, ".sql": _run_sql}[ending]
         found, by = run(content, program, trial.rows, table)
         known = np.ones(n, dtype=bool)
     with np.errstate(invalid="ignore"):
@@ -170,7 +170,7 @@ class _Pools:
             return values
         return self.columns.given(j, np.array(values, dtype=np.float64)).tolist()
 
-    def _with(self, j: int, values: list[Any]) -> Values:
+    def _replace_column(self, j: int, values: list[Any]) -> Values:
         """Return rows with the values of a single column."""
         return self.drawn(len(values)) | {j: values}
 
@@ -196,7 +196,7 @@ class _Pools:
             below, at = np.nextafter(edges, -np.inf), edges
             if axis.unit:  # databases write days with 15 digits: a second beside each edge is as near as they tell
                 below, at = edges - 1 / 86_400, edges + 1 / 86_400
-            found.append(self._with(axis.position, [*at.tolist(), *below.tolist()]))
+            found.append(self._replace_column(axis.position, [*at.tolist(), *below.tolist()]))
         return found
 
     def levels(self) -> list[Values]:
@@ -207,7 +207,9 @@ class _Pools:
             levels = [plain(level) for level in self.columns.encodings[j].levels]
             texts = any(isinstance(level, str) for level in levels)
             found.append(
-                self._with(j, [*levels[:MOST_VALUES], "none of these" if texts else max(levels, default=0) + 1])
+                self._replace_column(
+                    j, [*levels[:MOST_VALUES], "none of these" if texts else max(levels, default=0) + 1]
+                )
             )
         return found
 
@@ -216,7 +218,7 @@ class _Pools:
         if not self.columns.masks:
             return []
         gap = {j: None if self.kind(j) == "levels" else np.nan for j in self.positions}
-        return [*(self._with(j, [gap[j]] * 3) for j in self.positions), {j: [gap[j]] for j in self.positions}]
+        return [*(self._replace_column(j, [gap[j]] * 3) for j in self.positions), {j: [gap[j]] for j in self.positions}]
 
     def large_integers(self) -> list[Values]:
         """Return rows with integers beyond exact floats, for integer columns."""
@@ -227,7 +229,7 @@ class _Pools:
                 if len(large):
                     chosen = self.rng.choice(large, MOST_VALUES)
                     near = zip(chosen.tolist(), self.rng.integers(-300, 300, MOST_VALUES).tolist(), strict=True)
-                    found.append(self._with(j, [int(value) + step for value, step in near]))
+                    found.append(self._replace_column(j, [int(value) + step for value, step in near]))
         return found
 
     def given(self) -> list[Values]:
@@ -261,7 +263,9 @@ class _Pools:
             reach = high - low or 1.0
             values = [*(low - share * reach for share in FAR), *(high + share * reach for share in FAR), *SENTINELS]
             most = MOST_DAYS if self.program.units.get(name) else np.inf
-            found.append(self._with(j, [v for v in values if (v > high or (v < low and not above)) and abs(v) <= most]))
+            found.append(
+                self._replace_column(j, [v for v in values if (v > high or (v < low and not above)) and abs(v) <= most])
+            )
         return found
 
 
@@ -275,15 +279,15 @@ def _by_python(content: Any, program: Program, rows: dict[str, list[Any]], table
     return np.asarray(module["scores"](rows)), "Python"
 
 
-def _by_numpy(program: Program, rows: dict[str, list[Any]], why: str) -> tuple[Array, str]:
+def _run_numpy(program: Program, rows: dict[str, list[Any]], why: str) -> tuple[Array, str]:
     """Run the program stated by a file."""
     return np.asarray(evaluate.scores(program.plain(), rows)), f"NumPy, since {why}"
 
 
-def _by_onnx(content: Any, program: Program, rows: dict[str, list[Any]], table: str) -> tuple[Array, str]:
+def _run_onnx(content: Any, program: Program, rows: dict[str, list[Any]], table: str) -> tuple[Array, str]:
     """Run a graph by onnxruntime, if installed."""
     if importlib.util.find_spec("onnxruntime") is None:
-        return _by_numpy(program, rows, "onnxruntime is not installed")
+        return _run_numpy(program, rows, "onnxruntime is not installed")
     runtime: Any = importlib.import_module("onnxruntime")
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     n = len(next(iter(rows.values())))
@@ -303,7 +307,7 @@ def _by_onnx(content: Any, program: Program, rows: dict[str, list[Any]], table: 
     return session.run(["scores"], feed)[0], "onnxruntime"
 
 
-def _by_sql(content: Any, program: Program, rows: dict[str, list[Any]], table: str) -> tuple[Array, str]:
+def _run_sql(content: Any, program: Program, rows: dict[str, list[Any]], table: str) -> tuple[Array, str]:
     """Run a statement by sqlite3, or by DuckDB if sqlite3 joins too few tables."""
     names, columns = list(rows), [[_stored(value) for value in values] for values in rows.values()]
     number = "row number"
@@ -321,7 +325,7 @@ def _by_sql(content: Any, program: Program, rows: dict[str, list[Any]], table: s
         except sqlite3.OperationalError as error:
             if "join" not in str(error) and "too " not in str(error):
                 raise
-            return _by_numpy(program, rows, f"SQLite has {error}")
+            return _run_numpy(program, rows, f"SQLite has {error}")
     ordered = sorted(found, key=lambda row: row[0])
     scores = [row[first : first + len(program.intercept)] for row in ordered]
     return np.array(scores, dtype=np.float64), f"SQLite {sqlite3.sqlite_version}"

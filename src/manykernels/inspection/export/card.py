@@ -96,7 +96,7 @@ def _lines(number: int, term: Term, names: list[str]) -> pd.DataFrame:
         described: dict[str, Any] = {"term": number}
         for place, at in enumerate(line):
             after = "" if place == 0 else f"_{place + 1}"
-            own = _as_given(term.axes[place], bins[place][at][0])
+            own = _describe_axis(term.axes[place], bins[place][at][0])
             described |= {f"{name}{after}": value for name, value in own.items()}
         ends.append(described)
     values = [_values(term, [bins[place][at][1] for place, at in enumerate(line)]) for line in lines]
@@ -106,7 +106,7 @@ def _lines(number: int, term: Term, names: list[str]) -> pd.DataFrame:
     return pd.concat([pd.DataFrame(ends), points], axis=1)
 
 
-def _as_given(axis: Axis, described: dict[str, Any]) -> dict[str, Any]:
+def _describe_axis(axis: Axis, described: dict[str, Any]) -> dict[str, Any]:
     """Return the description of a line with ends as occurring numbers."""
     if axis.tails is None:
         return described

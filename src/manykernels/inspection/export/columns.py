@@ -82,9 +82,9 @@ class Columns:
         low, high = (_ordered(edges * scale + mean + side * reach) for side in (-1.0, 1.0))
         while (high - low > 1).any():
             middle = low + (high - low) // np.uint64(2)
-            reached = (_from_ordered(middle) - mean) / scale >= edges
+            reached = (_unorder(middle) - mean) / scale >= edges
             low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-        return _from_ordered(high)
+        return _unorder(high)
 
     def given(self, column: int, values: Array) -> Array:
         """Return numbers of a column as rows have them, of those in the unit of compressed values."""
@@ -263,7 +263,7 @@ def _ordered(values: Array) -> Array:
     return np.where(bits & SIGN, ~bits, bits | SIGN)
 
 
-def _from_ordered(integers: Array) -> Array:
+def _unorder(integers: Array) -> Array:
     """Return the floats of ordered integers."""
     return np.where(integers & SIGN, integers & ~SIGN, ~integers).view(np.float64)
 

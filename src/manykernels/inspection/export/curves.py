@@ -86,7 +86,7 @@ def as_term(columns: Columns, axes: list[Axis], members: list[int], tol: float) 
         gain, doublings = max(before / term.error, 1.0), np.log2(most / n_pieces)
         if n_pieces == SETTLED and len(smooth) == 1 and not axes[smooth[0]].period:
             points = flat(_kinks(columns, axes, members, most=None)[smooth[0]] if kinks else [])
-            unequal = _on_unequal(axes, smooth[0], function, tails, kinks, points, tol)
+            unequal = _refine_pieces(axes, smooth[0], function, tails, kinks, points, tol)
             if unequal is not None:
                 return unequal
         if doublings < 1 or (n_pieces >= SETTLED and term.error > tol * gain**doublings):
@@ -98,7 +98,7 @@ def as_term(columns: Columns, axes: list[Axis], members: list[int], tol: float) 
         n_pieces, before = 2 * n_pieces, term.error
 
 
-def _on_unequal(
+def _refine_pieces(
     axes: list[Axis],
     a: int,
     function: Function,

@@ -234,7 +234,7 @@ def as_python(program: Program, about: Sequence[str]) -> str:
         for name in used
     ]
     head = "\n".join(about).replace("\\", "\\\\").replace('"', '\\"')
-    model = json.dumps(_without_nan(program.plain())).replace("\\", "\\\\").replace("'", "\\'")
+    model = json.dumps(_null_for_nan(program.plain())).replace("\\", "\\\\").replace("'", "\\'")
     parts = [
         f'"""{head}\n"""\n\nimport json\nimport re\n'
         "from collections.abc import Mapping, Sequence\nfrom typing import Any\n\nimport numpy as np\n",
@@ -244,10 +244,10 @@ def as_python(program: Program, about: Sequence[str]) -> str:
     return "\n\n".join([*parts, *doors])
 
 
-def _without_nan(value: object) -> Any:
+def _null_for_nan(value: object) -> Any:
     """Return lists and numbers with None for NaN, for JSON; arrays restore NaN."""
     if isinstance(value, dict):
-        return {name: _without_nan(each) for name, each in value.items()}
+        return {name: _null_for_nan(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_without_nan(each) for each in value]
+        return [_null_for_nan(each) for each in value]
     return None if isinstance(value, float) and value != value else value

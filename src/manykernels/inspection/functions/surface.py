@@ -138,7 +138,7 @@ class SurfaceDisplay(draw.Display):
         # In the order of the values, which for categories is not that of the alphabet.
         values = values.reindex(index=self.surface["z"].unique(), columns=self.surface["x"].unique())
         size = limit or float(np.abs(values.to_numpy()).max()) or 1.0
-        axes = [side if _on_a_line(side) else np.arange(len(side)) for side in _sides(values)]
+        axes = [side if _is_metric(side) else np.arange(len(side)) for side in _sides(values)]
         colors = _orange_and_blue(ax) if cmap is None else cmap
         image = ax.pcolormesh(*axes, values.to_numpy(), cmap=colors, vmin=-size, vmax=size, shading="nearest")
         if "std" in self.surface:
@@ -146,9 +146,9 @@ class SurfaceDisplay(draw.Display):
             places = [pd.Index(side).get_indexer(unsure[at]) for side, at in zip(_sides(values), "xz", strict=True)]
             ax.plot(*(side[at] for side, at in zip(axes, places, strict=True)), ".", color="0.5", markersize=2)
         for side, axis in zip(_sides(values), (ax.xaxis, ax.yaxis), strict=True):
-            if not _on_a_line(side) and axis is ax.xaxis:
+            if not _is_metric(side) and axis is ax.xaxis:
                 draw.name_levels(ax, list(side))
-            elif not _on_a_line(side):
+            elif not _is_metric(side):
                 ax.set_yticks(np.arange(len(side)), [draw.plain(draw.cut_text(str(value), 10)) for value in side])
             elif np.issubdtype(side.dtype, np.datetime64):
                 short_dates(axis)
@@ -160,7 +160,7 @@ class SurfaceDisplay(draw.Display):
             ax.figure.colorbar(image, ax=ax, label=draw.plain(draw.cut_text(self.effect, 36)))
 
 
-def _on_a_line(side: np.ndarray) -> bool:
+def _is_metric(side: np.ndarray) -> bool:
     """Return whether values are numbers or dates, with distances."""
     return side.dtype != bool and (np.issubdtype(side.dtype, np.number) or np.issubdtype(side.dtype, np.datetime64))
 

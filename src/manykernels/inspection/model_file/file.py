@@ -212,7 +212,7 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
 
 def _open(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return document and arrays of a file of the format and of no newer version."""
-    members = _read_members(_as_path(path))
+    members = _read_members(_check_path(path))
     try:
         document = json.loads(members.pop(DOCUMENT).decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -261,7 +261,7 @@ def _check_used(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
 
 def write_archive(path: str | Path, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Write a document and arrays to a file; an existing file is replaced only after completion."""
-    target = _as_path(path)
+    target = _check_path(path)
     text = json.dumps(document, allow_nan=False, indent=1, ensure_ascii=False)
     try:
         with replacing(target) as file, zipfile.ZipFile(file, "w") as archive:
@@ -275,7 +275,7 @@ def write_archive(path: str | Path, document: Mapping[str, Any], arrays: Mapping
         raise ModelFileError(f"The model cannot be written to {str(path)!r}: {reason(error)}.") from error
 
 
-def _as_path(path: object) -> Path:
+def _check_path(path: object) -> Path:
     """Return a path; reject numbers, which would be taken for an open file."""
     if not isinstance(path, (str, PathLike)):
         raise ModelFileError(f"A model file is given by its path, as str or Path, not by a {type(path).__name__}.")

@@ -408,7 +408,7 @@ def baselines_for(model: BaseEstimator, task: str, X: Any, n_kernels: int) -> tu
     elif n_kernels * float(len(X)) ** 2 > MOST_ENTRIES:
         left_out[SUM] = f"{n_kernels:,} kernels of {len(X):,} samples would take too long for a comparison"
     else:
-        cox = make_pipeline(FunctionTransformer(_as_one_kernel), MKLSurvivalCV("precomputed", **RIDGE))
+        cox = make_pipeline(FunctionTransformer(_single_kernel), MKLSurvivalCV("precomputed", **RIDGE))
         learner = cox if task == SURVIVAL else _machine(task, "precomputed")
         chosen[SUM] = make_pipeline(KernelAligner(_bank(model.kernels), method="uniform"), learner)
     reason = _why_no_single_kernel(X)
@@ -478,6 +478,6 @@ def _machine(task: str, kernel: str, **grid: list[float]) -> Any:
     return TransformedTargetRegressor(ridge, transformer=StandardScaler())
 
 
-def _as_one_kernel(gram: Any) -> Any:
+def _single_kernel(gram: Any) -> Any:
     """Return a Gram matrix as the only matrix of a stack."""
     return gram[None]

@@ -48,14 +48,14 @@ def fingerprints(X: TableLike, y: ArrayLike) -> Array:
 def record_of(prints: Array, fitted: Array) -> dict[str, str]:
     """Return the rows of a fit as text for a model file, about six letters a row; ``fitted`` are positions."""
     marks = np.packbits(np.isin(np.arange(len(prints)), fitted))
-    return {"rows": _as_text(prints.astype("<u4")), "fitted": _as_text(marks)}
+    return {"rows": _row_texts(prints.astype("<u4")), "fitted": _row_texts(marks)}
 
 
 def split_as_fitted(prints: Array, record: Any) -> Split:
     """Return the training rows, recognized by the result of :func:`record_of`; none without a record."""
     rows, fitted = _read_record(record)
     split = np.zeros(len(prints), dtype=bool)
-    places = _in_order(rows, prints)
+    places = _find_in_order(rows, prints)
     if places is not None:  # the file of the fit, or one with more rows
         split[places] = fitted
         return Split(split)
@@ -83,7 +83,7 @@ def equal_beyond_chance(fitted: Array, scored: Array) -> Array | None:
     return equal if equal.mean() > expected + BEYOND * error else None
 
 
-def _as_text(values: Array) -> str:
+def _row_texts(values: Array) -> str:
     return base64.b64encode(values.tobytes()).decode("ascii")
 
 
@@ -101,7 +101,7 @@ def _read_record(record: Any) -> tuple[Array, Array]:
     return (rows, fitted) if len(fitted) == len(rows) else nothing
 
 
-def _in_order(rows: Array, prints: Array) -> Array | None:
+def _find_in_order(rows: Array, prints: Array) -> Array | None:
     """Return positions of all rows among others in the same order, None if a row is missing."""
     if not len(rows) or len(rows) > len(prints):
         return None

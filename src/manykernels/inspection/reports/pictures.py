@@ -98,10 +98,10 @@ def drawn(draw: Callable[[Figure], object], title: str, *, text: str = "", heigh
             engine.execute(figure)
         figure.set_layout_engine(None)
         figure.savefig(page, format="svg", metadata={"Date": None, "Creator": None})
-    return Picture(_embedded(page.getvalue(), title), text)
+    return Picture(_embed(page.getvalue(), title), text)
 
 
-def _embedded(svg: str, title: str) -> str:
+def _embed(svg: str, title: str) -> str:
     """Return SVG as an element of a page: without headers and styles, with short numbers and page colors."""
     # Names are those of the whole page: no two pictures may share one.
     colors, prefix = {color: name for color, (name, _) in page_colors().items()}, f"s{crc32(svg.encode()):x}-"

@@ -72,7 +72,7 @@ class Table:
         if isinstance(X, Views):
             return cls(X.frame, tuple(X.frame.columns), X)
         if not isinstance(X, pd.DataFrame) and (hasattr(X, "to_pandas") or is_distributed(X)):
-            X = _as_pandas(X)
+            X = _pandas_frame(X)
         if isinstance(X, pd.Series):
             raise InvalidInputError(
                 "X is a Series, one column or one row of a table. Pass X.to_frame() for a column, X.to_frame().T for a "
@@ -356,7 +356,7 @@ def locate_columns(
     return tuple(place[name] for name in wanted)
 
 
-def _as_pandas(X: Any) -> pd.DataFrame:
+def _pandas_frame(X: Any) -> pd.DataFrame:
     """Return a table of another library (polars, Arrow, Dask) as a DataFrame."""
     try:
         frame = X.compute() if is_distributed(X) else X.to_pandas()

@@ -76,7 +76,7 @@ class PairKernels(Bank):
         if isinstance(self.products, str):
             check_choice(self.products, (EVERY, ONLY_PRODUCTS), "products")
         else:
-            object.__setattr__(self, "products", _checked_products(self.products))
+            object.__setattr__(self, "products", _check_products(self.products))
         if len(self.sides) != 2 or not all(isinstance(side, str) and side for side in self.sides):
             raise InvalidInputError(f"sides must be two words, such as ('drug', 'target'), got {self.sides!r}.")
         object.__setattr__(self, "sides", tuple(self.sides))
@@ -150,7 +150,7 @@ def _together(table: Any) -> KernelBank:
     return KernelBank(joint or entries or [Joint(())], standardize=True)
 
 
-def _checked_products(products: Any) -> tuple[tuple[str | None, str | None], ...]:
+def _check_products(products: Any) -> tuple[tuple[str | None, str | None], ...]:
     """Return products by name, or raise an error with the valid form."""
     whole = isinstance(products, Sequence) and len(products) > 0
     if not whole or not all(len(pair) == 2 and all(isinstance(p, str | None) for p in pair) for pair in products):

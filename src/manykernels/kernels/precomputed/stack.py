@@ -57,13 +57,13 @@ class KernelStack:
     ndim: ClassVar[int] = 2  # as of any input
 
     def __init__(self, kernels: object, names: Sequence[str] | None = None, *, psd: str = "auto") -> None:
-        kernels, names = _by_name(kernels, names)
+        kernels, names = _name_matrices(kernels, names)
         self._set_checked(kernels, names, PSD[check_choice(psd, PSD, "psd")])
 
     @classmethod
-    def _of_one_fit(cls, kernels: object) -> KernelStack:
+    def _combine_fit(cls, kernels: object) -> KernelStack:
         """Return kernels from a fit, with a deferred proof of definiteness."""
-        return cls.__new__(cls)._set_checked(*_by_name(kernels, None), "auto", one_fit=True)
+        return cls.__new__(cls)._set_checked(*_name_matrices(kernels, None), "auto", one_fit=True)
 
     def _set_checked(
         self, kernels: object, names: Sequence[str] | None, psd: str, *, one_fit: bool = False
@@ -95,7 +95,7 @@ class KernelStack:
         >>> KernelStack.rectangular(np.ones((3, 2, 5))).shape
         (2, 5)
         """
-        kernels, names = _by_name(kernels, names)
+        kernels, names = _name_matrices(kernels, names)
         base = check_rectangular_grams(kernels)
         if diagonal is not None:
             diagonal = check_finite(np.array(diagonal, dtype=np.float64), "diagonal")
@@ -301,10 +301,10 @@ def as_kernel_stack(X: object, *, square: bool = True) -> KernelStack:
     """Return precomputed kernels as a stack: a KernelStack unchanged, (M, N, N) to fit, (M, n_new, n_train) else."""
     if are_kernels(X):
         return X
-    return KernelStack._of_one_fit(X) if square else KernelStack.rectangular(X)
+    return KernelStack._combine_fit(X) if square else KernelStack.rectangular(X)
 
 
-def _by_name(kernels: object, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
+def _name_matrices(kernels: object, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
     """Return matrices with the names of a mapping; reject matrices of different samples."""
     if isinstance(kernels, Mapping):
         if names is not None:

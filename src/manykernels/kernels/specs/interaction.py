@@ -137,7 +137,7 @@ class Interaction(KernelSpec):
                 "parts must be a sequence of (kernel, columns), such as ((Linear(), (0,)), (Gaussian(2.0), (1,))), got "
                 f"{self.parts!r}."
             )
-        object.__setattr__(self, "parts", tuple(_checked_part(part) for part in self.parts))
+        object.__setattr__(self, "parts", tuple(_check_part(part) for part in self.parts))
 
     @property
     def is_monomial(self) -> bool:
@@ -272,7 +272,7 @@ def _part_name(spec: KernelSpec, names: Sequence[str]) -> str:
     return f"{spec.label}[{', '.join(names)}]"
 
 
-def _checked_part(part: object) -> Part:
+def _check_part(part: object) -> Part:
     spec, positions = _split(part)
     if not isinstance(spec, KernelSpec) or not positions or not all(_is_position(value) for value in positions):
         raise InvalidInputError(

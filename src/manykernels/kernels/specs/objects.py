@@ -577,7 +577,7 @@ class Fingerprint(ObjectKernel):
         smiles = [i for i, item in enumerate(objects) if isinstance(item, str)]
         counts: list[Any] = [None] * len(objects)
         if smiles:
-            for i, found in zip(smiles, self._of_smiles([objects[i] for i in smiles], smiles), strict=True):
+            for i, found in zip(smiles, self._fingerprints([objects[i] for i in smiles], smiles), strict=True):
                 counts[i] = found
         for i, item in enumerate(objects):
             if counts[i] is None:
@@ -589,7 +589,7 @@ class Fingerprint(ObjectKernel):
             )
         return counts
 
-    def _of_smiles(self, smiles: list[str], rows: list[int]) -> list[dict[int, float]]:
+    def _fingerprints(self, smiles: list[str], rows: list[int]) -> list[dict[int, float]]:
         """Return Morgan fingerprints of counts, by RDKit."""
         try:
             chem, generators = import_module("rdkit.Chem"), import_module("rdkit.Chem.rdFingerprintGenerator")

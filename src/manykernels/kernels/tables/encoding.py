@@ -208,7 +208,7 @@ class Encoding:
     def _places(self, values: Iterable[Any]) -> Array:
         """Return the positions of the levels equal in text to the values."""
         texts, known = [level_text(value) for value in values], self._place_of
-        found = {text: known.get(text, known.get(_as_number(text), UNSEEN)) for text in set(texts)}
+        found = {text: known.get(text, known.get(_number_text(text), UNSEEN)) for text in set(texts)}
         return np.array([found[text] for text in texts], dtype=np.float64)
 
     @cached_property
@@ -216,7 +216,7 @@ class Encoding:
         """The position of every level by text, then by equivalent values."""
         known = {level_text(level): float(at) for at, level in enumerate(self.levels)}
         for at, level in enumerate(self.levels):
-            known.setdefault(str(int(level)) if isinstance(level, bool) else _as_number(level_text(level)), float(at))
+            known.setdefault(str(int(level)) if isinstance(level, bool) else _number_text(level_text(level)), float(at))
         return known
 
 
@@ -262,7 +262,7 @@ def distinct_levels(levels: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(found.values())
 
 
-def _as_number(text: str) -> str:
+def _number_text(text: str) -> str:
     """Return the canonical text of a numeric text; other texts unchanged."""
     match = PLAIN_NUMBER.fullmatch(text)
     return text if match is None else level_text(float(text) if match[2] else int(text))
@@ -275,13 +275,15 @@ def _numbers(column: pd.Series) -> Array:
         return np.append(known, np.nan)[column.cat.codes.to_numpy()]
     if not is_numeric_dtype(column.dtype):
         values = column.astype(object)
-        return np.array([np.nan if gap else _as_float(v) for v, gap in zip(values, values.isna(), strict=True)], float)
+        return np.array(
+            [np.nan if gap else _parse_float(v) for v, gap in zip(values, values.isna(), strict=True)], float
+        )
     if is_complex_dtype(column.dtype):
         raise ValueError("it holds complex numbers")
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _as_float(value: Any) -> float:
+def _parse_float(value: Any) -> float:
     if isinstance(value, str):
         raise ValueError(f"could not convert string to float: {value!r}")
     return float(value)

@@ -51,7 +51,7 @@ class Views:
     ndim: ClassVar[int] = 2  # as of any input
 
     def __init__(self, views: object) -> None:
-        tables = {str(name): _as_frame(table, str(name)) for name, table in _blocks(views).items()}
+        tables = {str(name): _data_frame(table, str(name)) for name, table in _blocks(views).items()}
         if not tables or any(SEPARATOR in name for name in tables):
             raise InvalidInputError(
                 f"Views need at least one table, and no {SEPARATOR!r} in names; got {list(tables)}."
@@ -294,7 +294,7 @@ def _blocks(views: object) -> Mapping[Any, Any]:
     )
 
 
-def _as_frame(table: Any, name: str) -> pd.DataFrame:
+def _data_frame(table: Any, name: str) -> pd.DataFrame:
     """Return a table as a DataFrame with distinct columns and index; AnnData by the X, obs_names and var_names."""
     if hasattr(table, "obs_names") and hasattr(table, "var_names"):
         values = table.X.toarray() if sparse.issparse(table.X) else np.asarray(table.X)

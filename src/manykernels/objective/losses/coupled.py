@@ -164,7 +164,7 @@ class RiskSets(RiskLayout, CoupledLossBound):
 
     # --- sums over groups and risk sets -----------------------------------------------------------------------------
 
-    def _at_risk(self, logs: Array) -> tuple[Array, Array]:
+    def _risk_sums(self, logs: Array) -> tuple[Array, Array]:
         """Return logarithms of the sums of ``exp(logs)`` over the events of each group, and over all others at risk."""
         hit = np.asarray(np.logaddexp.reduceat(np.where(self.event, logs, -np.inf), self.starts))
         rest = np.asarray(np.logaddexp.reduceat(np.where(self.event, -np.inf, logs), self.starts))
@@ -178,7 +178,7 @@ class RiskSets(RiskLayout, CoupledLossBound):
     def _totals(self, z: Array) -> tuple[Array, Array, Array]:
         """Return sorted ``log s + z``, and for every term the logarithm of the sum, and of the part without the tie."""
         logs = self.log_weight + z[self.order]
-        hit, others = self._at_risk(logs)
+        hit, others = self._risk_sums(logs)
         rest = others[self.term_group]
         return logs, np.logaddexp(rest, np.log(self.left) + hit[self.term_group]), rest
 
@@ -226,7 +226,7 @@ class RiskSets(RiskLayout, CoupledLossBound):
     def inverse_curvature(self, z: Array) -> RiskInverse:
         """Return the inverse of the Hessian on vectors of zero sum in every stratum; zero elsewhere."""
         logs, totals, _ = self._totals(z)
-        hit, others = self._at_risk(logs)
+        hit, others = self._risk_sums(logs)
         with np.errstate(divide="ignore"):
             left, right = np.log(self.left), np.log1p(-self.left)
         rates = np.log(self.size) - totals

@@ -369,7 +369,7 @@ class Multinomial(SharedLoss):
         near = SUMMED * y.shape[1]
         if p.min() >= 0.0 and np.abs(p.T.sum(axis=0) - 1.0).max() <= near:  # slopes where sums were zero before
             left = np.abs(rho.sum(axis=0)).max() if sums else 0.0
-            if left <= _rounded(weight):
+            if left <= _round_to_zero(weight):
                 return rho
         logs = self.scores_behind(y, rho, weight)
         shift = self.best_intercepts(y, logs, weight) if sums else np.zeros(y.shape[1])
@@ -386,7 +386,7 @@ class Multinomial(SharedLoss):
         scaling, a guaranteed descent. Exponentials of ``f`` are reused for small steps. All classes must occur, or
         there is no minimizer.
         """
-        totals, unit, rounded = weight @ (y > 0), float(weight.sum()), _rounded(weight)
+        totals, unit, rounded = weight @ (y > 0), float(weight.sum()), _round_to_zero(weight)
         base = b = np.zeros(y.shape[1])
         powers = _exponentials(f)[1]
 
@@ -437,7 +437,7 @@ def _balancing_sweep(z: Array, weight: Array, totals: Array) -> Array:
     return changes
 
 
-def _rounded(weight: Array) -> float:
+def _round_to_zero(weight: Array) -> float:
     """Return sums of slopes that are zero up to rounding."""
     return max(ROUNDED, SUMMED * float(np.sqrt(len(weight)))) * float(weight.sum())
 

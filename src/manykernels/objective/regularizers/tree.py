@@ -118,10 +118,10 @@ class Tree(Regularizer):
             raise InvalidInputError("The names of the kernels of this tree are not set; see on_kernels.")
         if self.owners is None:
             return [(np.arange(n_kernels), np.zeros(n_kernels, dtype=np.intp), self._rest * np.sqrt([n_kernels]))]
-        return self._known_levels
+        return self._penalized_levels
 
     @cached_property
-    def _known_levels(self) -> list[tuple[Array, Array, Array]]:
+    def _penalized_levels(self) -> list[tuple[Array, Array, Array]]:
         """`_levels` of kernels known."""
         found = []
         for level, sizes in zip(reversed(self.owners or ()), reversed(self.sizes), strict=True):

@@ -185,7 +185,7 @@ class _State:
         self.b += self.gamma * float(self.rho.sum())
         self.xi = np.maximum(0.0, self.xi + self.gamma * (self.slopes * self.rho + self.offsets))
         if self.kink:
-            self.eta = np.maximum(0.0, self.eta + self.gamma * self._of_kink(self.rho, self.s))
+            self.eta = np.maximum(0.0, self.eta + self.gamma * self._kink_constraints(self.rho, self.s))
 
     def bounds(self) -> dict[str, float]:
         """Return the objective of ``alpha`` and ``b``, the dual value of section 6.1 and their relative gap."""
@@ -207,7 +207,7 @@ class _State:
         squares = (v * (self.kernels @ v[:, :, None])[:, :, 0]).sum(axis=1)
         return v, np.sqrt(np.maximum(squares, 0.0))
 
-    def _of_kink(self, rho: Array, s: Array) -> Array:
+    def _kink_constraints(self, rho: Array, s: Array) -> Array:
         """Return the constraints of (35) on the auxiliary variable."""
         return np.stack([-s, -rho - s])
 
@@ -225,7 +225,7 @@ class _State:
         total = float(np.sum(conjugate)) + envelope + (self.b + gamma * rho.sum()) ** 2 / (2 * gamma)
         total += float(np.sum(self._pressed(rho) ** 2)) / (2 * gamma)
         if self.kink:
-            pressed = np.maximum(0.0, self.eta + gamma * self._of_kink(rho, s))
+            pressed = np.maximum(0.0, self.eta + gamma * self._kink_constraints(rho, s))
             total += self.kink * float((rho + 2 * s).sum()) + float(np.sum(pressed**2)) / (2 * gamma)
         return total if np.isfinite(total) else np.inf
 
@@ -258,7 +258,7 @@ class _State:
             hessian += gamma * (share * self.kernels[m] + (bent - share) / sizes[m] ** 2 * np.outer(image, image))
         if not self.kink:
             return self._value(point), gradient, hessian
-        first, second = np.maximum(0.0, self.eta + gamma * self._of_kink(rho, s))
+        first, second = np.maximum(0.0, self.eta + gamma * self._kink_constraints(rho, s))
         gradient = np.r_[gradient + self.kink - second, 2 * self.kink - first - second]
         cross = np.diag(gamma * (second > 0))
         corner = np.diag(gamma * (1.0 * (first > 0) + (second > 0)))

@@ -44,7 +44,7 @@ def minimize_on_simplex(hessian: Array, linear: Array, start: Array) -> Array:
     free = x > 0
     for _ in range(MOST_EXCHANGES * linear.size):
         target, multiplier = _free_minimum(hessian, linear, free)
-        x, free, blocked = _toward(x, target, free)
+        x, free, blocked = _move_toward(x, target, free)
         if blocked:
             continue
         bent = hessian[:, free] @ x[free]
@@ -85,7 +85,7 @@ def _solution(matrix: Array, right: Array) -> Array:
     return solution
 
 
-def _toward(x: Array, target: Array, free: Array) -> tuple[Array, Array, bool]:
+def _move_toward(x: Array, target: Array, free: Array) -> tuple[Array, Array, bool]:
     """Go to the target, or to the first variable reaching zero, then fixed."""
     falling = np.flatnonzero(free & (target < 0))
     if falling.size == 0:

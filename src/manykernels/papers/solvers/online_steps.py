@@ -259,11 +259,11 @@ def _root(
         else:
             low_slope *= 0.5 if last == -1 else 1.0
             high, high_slope, last = step, found, -1
-    return _at_kink(samples, rho, i, j, sign, high)
+    return _kink_step(samples, rho, i, j, sign, high)
 
 
 @compiled(error_model="numpy")
-def _at_kink(samples: OnlineLoss, rho: Array, i: int, j: int, sign: float, step: float) -> float:
+def _kink_step(samples: OnlineLoss, rho: Array, i: int, j: int, sign: float, step: float) -> float:
     """Return the step to the exact kink of a conjugate for a jumping slope."""
     if samples.kink > 0.0:
         if abs(rho[i] + sign * step) <= 1e-9 * abs(rho[i]):

@@ -161,7 +161,7 @@ class SupportKernelMachine(Solver):
             )
 
     @property
-    def _to_the_letter(self) -> bool:
+    def _as_printed(self) -> bool:
         """Whether stages are solved as the paper has it."""
         return not self.newton and not self.rescale and self.epsilons is not None
 
@@ -186,7 +186,7 @@ class SupportKernelMachine(Solver):
         rho, d, _ = start
         state = _State(
             rho=np.array(problem.feasible_dual(rho)),
-            eta=_on_simplex(d * problem.penalties**2),
+            eta=_project_simplex(d * problem.penalties**2),
             kappa=1.0,
             finishing=self.newton and bool(d.any()),
             norms=np.zeros(problem.n_kernels),
@@ -254,7 +254,7 @@ class SupportKernelMachine(Solver):
         descent.shrink_box((1.0 - state.kappa) ** 2 if self.rescale else 1.0)
         violation = descent.minimize(skm_descent.NO_CENTER, state.kappa, tol, most)
         rounds = 1
-        while self._to_the_letter and violation > tol and rounds < skm_descent.MOST_ROUNDS:  # at most MOST_ROUNDS
+        while self._as_printed and violation > tol and rounds < skm_descent.MOST_ROUNDS:  # at most MOST_ROUNDS
             check_deadline()
             violation = descent.minimize(skm_descent.NO_CENTER, state.kappa, tol, most)
             rounds += 1
@@ -269,7 +269,7 @@ class SupportKernelMachine(Solver):
 
     def _tolerance(self, problem: Problem, state: _State) -> float:
         """Return the stopping violation, a part of the smoothing in the gap."""
-        if self._to_the_letter:
+        if self._as_printed:
             assert self.epsilons is not None
             return self.epsilons[1]  # eps2 / 2 is half of what the interval is missed by
         share = skm_descent.VIOLATION_SHARE * self.tol
@@ -342,7 +342,7 @@ class SupportKernelMachine(Solver):
 
     def _set_weights(self, problem: Problem, state: _State, eta: Array) -> None:
         state.eta = np.zeros(problem.n_kernels)
-        state.eta[_working_set(problem, state)] = _on_simplex(eta)
+        state.eta[_working_set(problem, state)] = _project_simplex(eta)
 
     def _sparser(self, problem: Problem, state: _State, descent: skm_descent.Descent, eta: Array) -> Array:
         """Leave out kernels if the model is good enough to be returned, and stays so."""
@@ -366,6 +366,6 @@ def _relative_gap(problem: Problem, descent: skm_descent.Descent, eta: Array) ->
     return (primal - dual) / max(abs(primal), problem.tiny)
 
 
-def _on_simplex(weights: Array) -> Array:
+def _project_simplex(weights: Array) -> Array:
     total = float(weights.sum())
     return weights / total if total > 0 else weights

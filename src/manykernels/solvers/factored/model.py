@@ -84,14 +84,14 @@ class FactorFunctions:
     def scores(self, X: Any) -> Array:
         """Return the functions without intercept at new rows, chunk by chunk, (n, T)."""
         if self.bank is not None and is_chunked(X):
-            return self._of_new_rows.scores(X)
-        return self._evaluated(X, partial(_totals, self.n_targets)).T
+            return self._predictor.scores(X)
+        return self._evaluate(X, partial(_totals, self.n_targets)).T
 
     def active_contributions(self, X: TableLike) -> Array:
         """Return the contribution of every active kernel to every function at new rows, (m, n, T)."""
         if self.bank is not None and is_chunked(X):
-            return self._of_new_rows.active_contributions(X)
-        values = self._evaluated(X, _each)
+            return self._predictor.active_contributions(X)
+        values = self._evaluate(X, _each)
         parts = np.zeros((len(self.active), values.shape[1], self.n_targets))
         for part, own in zip(self.parts, values, strict=True):
             parts[part.kernel, :, part.target] = own
@@ -104,7 +104,7 @@ class FactorFunctions:
         return tuple(KernelPart(own.target, place[own.kernel], own.function(self.stack)) for own in self.components)
 
     @property
-    def _of_new_rows(self) -> Expansion:
+    def _predictor(self) -> Expansion:
         """The functions with the bank for new rows, without the training rows."""
         assert self.bank is not None
         active = self.active
@@ -112,7 +112,7 @@ class FactorFunctions:
         weights = np.ones((self.n_targets, active.size))
         return Expansion(bank, active, len(self.bank), weights, parts=self.parts)
 
-    def _evaluated(self, X: TableLike, gather: Callable[..., Array]) -> Array:
+    def _evaluate(self, X: TableLike, gather: Callable[..., Array]) -> Array:
         """Return the functions at all rows, (..., n), computed at the place of the rows."""
         if self.bank is not None:
             X = self.bank.table.values(Table.of(X), in_their_units=not self._prepared)
@@ -138,7 +138,7 @@ class FactorFunctions:
         """Return the least and the largest value of a column as given."""
         table, (zero, unit) = self.stack.table, self._units(column)
         low, high = ((side * table.unit + table.center)[column] for side in (table.low, table.high))
-        low, high = self._expanded(column, np.array([zero + unit * low, zero + unit * high])).tolist()
+        low, high = self._expand(column, np.array([zero + unit * low, zero + unit * high])).tolist()
         return low, high
 
     def _encoding(self, column: int) -> Encoding:
@@ -146,7 +146,7 @@ class FactorFunctions:
         known = self.stack.table.encodings if self.bank is None else self.bank.table.encodings
         return known[column] if known else NUMBERS
 
-    def _expanded(self, column: int, values: Array) -> Array:
+    def _expand(self, column: int, values: Array) -> Array:
         """Return values of a column as they were given, those of heavy tails expanded."""
         tails = self._encoding(column).tails
         return values if tails is None else expand_tails(values, *tails)

@@ -466,7 +466,7 @@ def settled(loss: ScoreFunction, z: Array) -> tuple[Array, float, Array]:
                 total, size = left, reach
                 break
         else:
-            step = _to_the_crossing(loss, z, total)
+            step = _crossing_step(loss, z, total)
             return z + step, shift + step, loss.gradient(z + step)
     return z, shift, slopes
 
@@ -480,7 +480,7 @@ def _intercept_steps(loss: ScoreFunction, z: Array, total: float) -> Iterator[fl
     yield from (safe, 0.25 * safe, 0.05 * safe)
 
 
-def _to_the_crossing(loss: ScoreFunction, z: Array, total: float) -> float:
+def _crossing_step(loss: ScoreFunction, z: Array, total: float) -> float:
     """Return the step to where the sum of slopes changes the sign: on plateaus other steps lead nowhere.
 
     A smoothed loss has plateaus where no sample has curvature, between the kinks of two groups of samples.

@@ -253,11 +253,11 @@ class CurvedBlocks:
         U = np.zeros((*self._place.shape, len(used)))
         U[:, np.arange(len(slots)), slots] = curve.unit[self._place]
         W = np.diag(curve.radial[used]) + np.outer(curve.coupling[used], curve.coupling[used])
-        images = self._on_blocks(U)
+        images = self._solve_blocks(U)
         inner = np.eye(len(used)) + W @ np.tensordot(U, images, axes=([0, 1], [0, 1]))
         return U, images, np.linalg.solve(inner, W)
 
-    def _on_blocks(self, R: Array) -> Array:
+    def _solve_blocks(self, R: Array) -> Array:
         """Return ``A^-1 R`` for the blocks alone, (T, r, k)."""
         if len(self._factors) == len(R):
             return np.array(
@@ -269,7 +269,7 @@ class CurvedBlocks:
     def solve(self, r: Array) -> Array:
         """Return the solution for a right-hand side, zero on groups at zero."""
         out = np.zeros(self._size)
-        found = self._on_blocks(r[self._place][:, :, None])
+        found = self._solve_blocks(r[self._place][:, :, None])
         if self._directions is not None:
             U, images, inner = self._directions
             found = found - images @ (inner @ np.tensordot(U, found, axes=([0, 1], [0, 1])))

@@ -122,14 +122,14 @@ class ProductQuadratic(Quadratic):
                 image, shift = np.zeros_like(at.slopes), 0.0
                 block.add_scores(step, image)
                 if block.intercepts_follow:
-                    shift = self._at_rest(self._curvature.product(image))
+                    shift = self._intercept_shift(self._curvature.product(image))
                     image += shift
                 size = 1.0 if joint else self._length(block, at.slopes, old, new, image)
                 at.v[block.own] = old + size * step if size < 1.0 else new
                 self._move(at, size * shift, size * image)
                 moved += size**2 * float(step @ step)
         if self._totals.any():
-            shift = self._at_rest(at.slopes)
+            shift = self._intercept_shift(at.slopes)
             self._move(at, shift, np.zeros_like(at.slopes) + shift)
         return moved, np.inf
 
@@ -150,7 +150,7 @@ class ProductQuadratic(Quadratic):
         self._move(at, shift, image)
         return left <= tol
 
-    def _at_rest(self, slopes: Array) -> Any:
+    def _intercept_shift(self, slopes: Array) -> Any:
         """Return the shift of intercepts that removes their share of the slopes."""
         return shift_to_rest(self._objective, slopes, self._totals)
 

@@ -228,9 +228,9 @@ class FactoredNewton(Solver):
             start = getattr(warm_start.functions, "start", None) if warm_start is not None else None
 
             run.follow(map(certified, work.rounds(start)), lambda: certified(work.empty()))
-        return self._ended(problem, run, work)
+        return self._finish(problem, run, work)
 
-    def _ended(self, problem: Problem, run: Run[Solution], work: FactoredWorkingSet) -> Solution:
+    def _finish(self, problem: Problem, run: Run[Solution], work: FactoredWorkingSet) -> Solution:
         """Return the best model of a run, with the functions, and the obstacle to a smaller gap."""
         proved, held = work.proved, run.best.state.best
         if proved is not None and held is not None and proved.value > held.value:  # by a round after that of the model
@@ -243,7 +243,7 @@ class FactoredNewton(Solver):
                 empty.best = proved  # a lower bound holds for every model
             model = certified_model(work.problem, empty, best.passes)
         if model is not best:
-            return _told_again(found, work.problem, model, self.tol)
+            return _report_outcome(found, work.problem, model, self.tol)
         why = "" if found.status is Status.CONVERGED else advice_on_factors(problem, best.state, self.tol)
         if why:
             advice = advice_of(found.status, found.certificate)
@@ -312,7 +312,7 @@ def _totals(problem: Problem, state: State, roots: Array) -> Array:
     return totals
 
 
-def _told_again(found: Solution, problem: Problem, model: Solution, tol: float) -> Solution:
+def _report_outcome(found: Solution, problem: Problem, model: Solution, tol: float) -> Solution:
     """Return the solution of a run with the best model, and the outcome."""
     gap = model.certificate.relative_gap
     status = Status.INACCURATE if gap > tol and found.status in DECIDED else found.status

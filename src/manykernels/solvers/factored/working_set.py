@@ -108,9 +108,9 @@ class FactoredWorkingSet:
             before, held = (state.primal, len(state.kernels), state.factor_tol), state.kernels
             kernels, finer = self._wanted(state, bound, gap)
             if not len(state.kernels):
-                kernels = self._without_matrices(kernels)
+                kernels = self._leading_factors(kernels)
             matrices, lacking = None, finer and self._short(state, bound)
-            if self._at_once(kernels) or lacking:
+            if self._prefers_matrices(kernels) or lacking:
                 matrices = self._matrices(kernels)
             if lacking and matrices is None:
                 if short:
@@ -393,7 +393,7 @@ class FactoredWorkingSet:
             return False
         return keeps_kinks(state) or not in_bins(objective, first_rows(objective))
 
-    def _at_once(self, kernels: Array) -> bool:
+    def _prefers_matrices(self, kernels: Array) -> bool:
         """Whether one of the kernels is better held as a matrix from the beginning.
 
         The dual coefficients of a loss with a kink end on their bounds: what factors leave of a kernel keeps a gap that
@@ -407,7 +407,7 @@ class FactoredWorkingSet:
             for m in kernels.tolist()
         )
 
-    def _without_matrices(self, kernels: Array) -> Array:
+    def _leading_factors(self, kernels: Array) -> Array:
         """Return the first kernels without future matrices: the rest soon determine the next entry."""
         if not self.problem.loss.smooth or self.problem.shared or self.stack.table.chunked:
             return kernels
@@ -439,7 +439,7 @@ class FactoredWorkingSet:
             gap = state.primal - state.best.value if state.best is not None else np.inf
             wanted = min(0.03 * gap / self._size(state), loosest)
             wanted = wanted if wanted > NEARLY * self.tol else closest  # one step more, in place of a round
-            bound, gap = self._taken_over(state, matrices.solve(wanted, self._left))
+            bound, gap = self._adopt(state, matrices.solve(wanted, self._left))
             yield state
             if gap <= self.tol * self._size(state):
                 return
@@ -466,7 +466,7 @@ class FactoredWorkingSet:
         weights /= np.maximum(best.norms * self.problem.penalties, 1e-300)
         matrices.begin((best.scale * best.rho, weights, state.point.b))
 
-    def _taken_over(self, state: State, exact: ExactContinuation) -> tuple[DualBound, float]:
+    def _adopt(self, state: State, exact: ExactContinuation) -> tuple[DualBound, float]:
         """Take over a solution in N x N matrices, and return the proven bound, and the gap."""
         state.point, state.primal, state.exact = exact.point, exact.primal, exact
         state.kernels, state.norms = exact.kernels, self.problem.penalties[exact.kernels] * exact.norms

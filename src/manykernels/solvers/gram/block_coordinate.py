@@ -406,7 +406,7 @@ class BlockCoordinate(Solver):
         if _is_idle(problem, state) and point.relative_gap > self.tol:
             return self._polished(problem, state, (rho, d, b))
         if problem.regularizer.sparse and point.relative_gap <= self.tol:
-            d = self._pruned(problem, point, d)
+            d = self._prune(problem, point, d)
         return rho, d, b
 
     def _polished(self, problem: Problem, state: _State, model: Model) -> Model:
@@ -416,7 +416,7 @@ class BlockCoordinate(Solver):
             state.steps += steps
         return min(model, state.polished, key=lambda each: problem.certificate(*each).relative_gap)
 
-    def _pruned(self, problem: Problem, point: _Point, d: Array) -> Array:
+    def _prune(self, problem: Problem, point: _Point, d: Array) -> Array:
         """Set the least important weights to zero, as many as the tolerance leaves room for."""
         room = (self.tol - point.relative_gap) * max(abs(point.primal), problem.tiny)
         for share in PRUNED_SHARES:

@@ -137,7 +137,7 @@ class PrimalDual:
         if self._steady or self._apart <= 1e-3 * np.abs(self._modeled).max():
             steps = min(steps), min(steps)
         if self._cautious:
-            steps = self._tamed(steps, drho, dproducts, db)
+            steps = self._damp(steps, drho, dproducts, db)
         self._move(steps, dproducts, db)
         self._check_finite("a bound", self.bounds())
 
@@ -401,7 +401,7 @@ class PrimalDual:
         """
         return EPS * self._inverse_penalties * term_sizes(self.problem.entry_roots, self.samples.rho) ** 2
 
-    def _tamed(self, steps: tuple[float, float], drho: Array, dproducts: Array, db: float) -> tuple[float, float]:
+    def _damp(self, steps: tuple[float, float], drho: Array, dproducts: Array, db: float) -> tuple[float, float]:
         """Halve the steps while the primal value deteriorates much."""
         primal_step, dual_step = steps
         limit = 4.0 * max(self.bounds()[0], self.problem.tiny)

@@ -341,10 +341,10 @@ class SharedNewton(Solver):
         wanted = _newton_weights(problem, state) if newton else None
         for attempt in range(MOST_SHORTENINGS if wanted is not None else 0):
             weights = state.weights + SHORTENING**attempt * (wanted - state.weights)
-            if self._improved(problem, state, weights, before):
+            if self._improve(problem, state, weights, before):
                 return
         norms = state.weights * _norms(problem, state.fit.rho) * problem.penalties**2
-        self._improved(problem, state, problem.regularizer.weights_from_norms(norms) / problem.penalties**2, np.inf)
+        self._improve(problem, state, problem.regularizer.weights_from_norms(norms) / problem.penalties**2, np.inf)
         if not newton and problem.regularizer.norms_of(norms.size) is not None:
             state.nodes = NodeWeights.of(problem.regularizer, norms)
 
@@ -355,7 +355,7 @@ class SharedNewton(Solver):
         wanted = _newton_nodes(problem, state, nodes)
         for attempt in range(MOST_SHORTENINGS if wanted is not None else 0):
             moved = nodes.at(nodes.x + SHORTENING**attempt * (wanted - nodes.x))
-            if self._improved(problem, state, moved.weights / problem.penalties**2, before):
+            if self._improve(problem, state, moved.weights / problem.penalties**2, before):
                 state.nodes = moved
                 return True
         return False
@@ -372,7 +372,7 @@ class SharedNewton(Solver):
         """Return the number of systems factorized for machines."""
         return state.fit.steps
 
-    def _improved(self, problem: Problem, state: _State, weights: Array, before: float) -> bool:
+    def _improve(self, problem: Problem, state: _State, weights: Array, before: float) -> bool:
         """Solve the fit for the weights and accept an objective below ``before``, up to rounding."""
         old = state.fit
         fit = FixedWeightFit(old.problem, problem.stack.combine(weights), old.rho, old.b, steps=old.steps)

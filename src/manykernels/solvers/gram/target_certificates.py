@@ -76,11 +76,11 @@ def certify(
     found = []
     for (high, low, unit, error), parts, norms, blocks in zip(values, residuals, u, t, strict=True):
         plain = Certificate.from_values(high, low, unit, KKTResiduals(*parts), error)
-        found.append(_with_norms(plain, norms, blocks))
+        found.append(_set_norms(plain, norms, blocks))
     return b, found
 
 
-def _with_norms(plain: Certificate, dual_norms: Array, block_norms: Array) -> Certificate:
+def _set_norms(plain: Certificate, dual_norms: Array, block_norms: Array) -> Certificate:
     object.__setattr__(plain, "dual_norms", dual_norms)
     object.__setattr__(plain, "block_norms", block_norms)
     return plain

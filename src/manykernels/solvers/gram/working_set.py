@@ -253,7 +253,7 @@ class WorkingSet(Solver):
         wanted = state.share * self.tol
         if state.kernels.size < problem.n_kernels:
             wanted = max(wanted, min(INNER_PROGRESS * state.gap, FIRST_GAP))
-        state.iteration.descend(wanted, self._with_zeros(wanted))
+        state.iteration.descend(wanted, self._negligible_gap(wanted))
         if state.trims < MOST_TRIMS and state.iteration.within(self.tol):
             self._trim(problem, state, state.share * self.tol)
 
@@ -323,7 +323,7 @@ class WorkingSet(Solver):
         """
         assert state.iteration is not None
         keep = ~state.iteration.kernels.inactive() | np.isin(state.kernels, state.missed)
-        if keep.all() or not keep.any() or state.iteration.within_with_zeros(self._with_zeros(wanted)):
+        if keep.all() or not keep.any() or state.iteration.within_with_zeros(self._negligible_gap(wanted)):
             return
         state.trims += 1
         state.trimmed = np.union1d(state.trimmed, state.kernels[~keep])
@@ -331,9 +331,9 @@ class WorkingSet(Solver):
         chosen = state.copy.choose(state.kernels)
         distance = wanted * max(abs(state.iteration.bounds()[0]), problem.tiny)
         state.iteration = state.iteration.moved_to(chosen, keep, np.zeros(0), distance)
-        state.iteration.descend(wanted, self._with_zeros(wanted))
+        state.iteration.descend(wanted, self._negligible_gap(wanted))
 
-    def _with_zeros(self, wanted: float) -> float:
+    def _negligible_gap(self, wanted: float) -> float:
         """Return the relative gap within which inactive kernels are negligible."""
         return 2.0 * wanted if wanted > self.tol else PRUNING_TOLERANCE * self.tol
 
