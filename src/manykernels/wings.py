@@ -1,7 +1,6 @@
-"""Wings: parts of the package that enter names in registries of the core, which imports none.
+"""Wings: parts of the package with entries in registries of the core; the core imports no wing.
 
-The package names its wings when it is imported. A registry loads them when somebody asks for a name that the core does
-not have, or for all names.
+The package lists its wings on import. A registry loads them on request of an unknown name, or of all names.
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -15,7 +14,7 @@ WAITING: list[str] = []
 
 
 def load_wings() -> None:
-    """Import every wing that is not loaded yet; it enters its names."""
+    """Import every wing not loaded yet."""
     while WAITING:  # at most once a wing: it is no longer waiting when it asks for names itself
         import_module(WAITING.pop(0))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A strength of a family, with what is said of it by one fold, or by several that are laid beside one another."""
+    """A strength of a family with the results of a fold, or of several folds together."""
 
     family: Any  # the mixture, or the family of penalties
     strength: float  # of a mixture the fraction of the strengths at which next to nothing is left; of a family alpha

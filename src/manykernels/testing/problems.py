@@ -241,8 +241,8 @@ def strength_of_zero_model(problem: SmallProblem) -> float | None:
 def _reference_strength(drawn: SmallProblem) -> float:
     """Return the strength at which regularization takes over, from the dual point of the constant model.
 
-    For the block 1-norm the zero model is optimal beyond it; otherwise it is the strength at which Omega* at that
-    point equals the loss at zero, beyond which the model hardly fits at all.
+    For the block 1-norm the zero model is optimal beyond; for other penalties, Omega* at the point equals the loss at
+    zero there, and the model hardly fits beyond.
     """
     rho = _constant_model_dual(drawn)
     u = formulas.block_norms(drawn.kernels, rho) / drawn.penalties

@@ -90,7 +90,7 @@ def model_of(problem: SmallProblem, rho: Floats, d: Floats, b: float | Floats) -
 
 
 def _certificate_of(problem: SmallProblem, model: NumpyModel, told_dual: float | None = None) -> NumpyCertificate:
-    """Return the certificate of a model, with the dual value that a solver tells if it tells one: no larger one."""
+    """Return the certificate of a model, with the dual value of the solver, if any, as upper limit."""
     penalty = (problem.regularizer_name, problem.regularizer_params, problem.strength)
     primal = float(problem.weights @ losses_at(problem, model.scores))
     primal += formulas.penalty_value(*penalty, problem.penalties * model.norms)
@@ -500,7 +500,7 @@ class SolverContract:
         self._check_warning(solution, caught, Status.TIME_LIMIT)
 
     def test_a_callback_stops_the_run(self) -> None:
-        """Check that a true return value ends it at once, and that a false one changes nothing."""
+        """Check that a true return value ends the run at once, and a false value changes nothing."""
         small, plain = self.longest()
         calls: list[Any] = []
         with _gathered() as caught:
@@ -543,7 +543,7 @@ class SolverContract:
             assert self.quietly(self.make_solver(tol=self.tol), below).kernel_weights.any(), small.description
 
     def test_refused_problems_are_refused_before_any_work(self) -> None:
-        """Check that every problem not accepted raises an error that names the solver and what it lacks."""
+        """Check that every problem not accepted raises an error with the solver and the reason."""
         refused = [small for small in _cases(type(self).pose, self.n_targets) if small not in self.accepted()]
         for small in refused:
             calls: list[Any] = []

@@ -241,9 +241,9 @@ def examined(
 def is_definite(gram: Array, tolerance: float) -> bool | None:
     """Tell whether no eigenvalue is negative beyond rounding; None if one is, but within the tolerance.
 
-    The rounding is that of the storage whose ``tolerance`` it is, which may be coarser than that of ``gram`` here. A
-    Cholesky factorization with rounding added to the diagonal settles the usual case; eigenvalues are computed only
-    where it fails. It reads the upper triangle, as whoever reads kernels later does.
+    ``tolerance`` is the rounding of the storage, possibly coarser than the precision of ``gram``. A Cholesky
+    factorization with rounding added to the diagonal decides the usual case; eigenvalues are computed only after a
+    failure. Only the upper triangle is read, as in later uses of the kernels.
     """
     n, largest = len(gram), float(gram.diagonal().max())
     stored = float(np.finfo(np.float32 if tolerance >= gram_tolerance(np.float32) else gram.dtype).eps)

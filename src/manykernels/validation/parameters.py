@@ -1,6 +1,6 @@
-"""Checks of parameters that are neither data nor plain numbers: switches, names, seeds, threads, objects.
+"""Checks of parameters other than data and plain numbers: switches, names, seeds, threads, objects.
 
-Names that other libraries use for what is here called otherwise: errors that say which one to take.
+Parameter names of other libraries raise an error with the name used here.
 """
 
 import functools

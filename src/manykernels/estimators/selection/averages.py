@@ -342,7 +342,7 @@ class _Features:
 
 
 def _near(known: list[_Factors], gram: Array, ratios: Array, dtype: Any) -> _Factors:
-    """Return factors that are near some ratios, the known ones if they are."""
+    """Return factors near some ratios, preferably known factors."""
     if not (known and known[0].serve(ratios, dtype)):
         known[:] = []  # before others take their memory
         known.append(_Factors(gram, ratios, dtype))

@@ -132,7 +132,7 @@ def losses_of_rows(losses: Sequence[Any], y: Array, scores: Array, weight: Array
 
 
 def _losses_of_events(y: Array, z: Array, weight: Array) -> tuple[Array, Array]:
-    """Return ``log sum_{j in R_e} s_j exp(z_j) - z_e`` of every event, and its weight; events of one time share it."""
+    """Return ``log sum_{j in R_e} s_j exp(z_j) - z_e`` of every event, and the weight, shared at ties."""
     stratum, time = np.divmod(np.abs(y), STRATUM)
     order = np.lexsort((-time, stratum))
     terms = np.log(weight[order]) + z[order]

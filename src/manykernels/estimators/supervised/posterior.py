@@ -240,7 +240,7 @@ def _coefficients(prior: Posterior, values: Array) -> Array:
 def _landmarks(
     bank: FittedBank, weights: Array, rows_at: Callable[[Any], PreparedRows[Any]], n: int
 ) -> tuple[tuple[Array, ...], tuple[Array, ...], Array]:
-    """Return the kernels of each unit, its landmarks among those of all units, and which rows these are."""
+    """Return the kernels and landmarks of every unit, and the rows of all landmarks."""
     units = tuple(np.array(own) for own in units_of(bank, int(weights.any())) if weights[own].any())
     pools: dict[int, tuple[Array, PreparedRows[Any]]] = {}
     found: list[Array] = []
@@ -340,9 +340,9 @@ def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
 
 
 def _bands_of_samples(model: BaseEstimator) -> tuple[Bands, ...]:
-    """Return the same for a model of matrices, from the rows that it keeps: the others have no slope.
+    """Return bands of a model of matrices from the support rows; all other rows have zero slope.
 
-    Of a smooth loss they have no curvature either; of a partial likelihood they are in no risk set.
+    Under a smooth loss they have zero curvature as well; in a partial likelihood they are in no risk set.
     """
     expansion: Expansion = model._expansion
     support: Any = expansion.support

@@ -442,7 +442,7 @@ def shape_of_group(shape: Any, m: int, rest: float) -> Any:
 
 @compiled()
 def power_slope(tau: float, own: Any) -> float:
-    """Return the derivative of the penalty of one group, which is that of `shape_of_group`, at the norm ``tau``."""
+    """Return the derivative of the penalty of a group, described by `shape_of_group`, at the norm ``tau``."""
     a, c, b, q, strength, coupled, rest = own
     outer = strength
     if coupled:

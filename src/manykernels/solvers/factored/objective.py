@@ -47,9 +47,9 @@ class Coefficients:
         return cls(kernels[alive], np.concatenate([[0], np.cumsum(ranks)]), v[places])
 
     def onto(self, kernels: Array, starts: Array, n_outputs: int = 0) -> Array:
-        """Return those of other kernels, zero where there are none.
+        """Return the coefficients of other kernels, zero for new kernels.
 
-        Finer factors begin with the directions of coarser ones, for every output; without ``n_outputs`` they have none.
+        Finer factors begin with the directions of coarser factors, for every output; none without ``n_outputs``.
         """
         v, (here, there) = np.zeros(starts[-1]), both(kernels, self.kernels)
         ranks, own = starts[here + 1] - starts[here], self.starts[there + 1] - self.starts[there]
@@ -315,9 +315,9 @@ class FactoredObjective:
 
     @cached_property
     def takes_turns(self) -> bool:
-        """Whether groups can take turns over rows: of factors in memory, under penalties that loops know, in no cones.
+        """Whether block coordinate descent over rows applies: factors in memory, compiled penalties, no cones.
 
-        Kernels that share columns act on each other too much for it.
+        It converges slowly for kernels on the same columns.
         """
         if self.penalty.shape is None or self.penalty.coned:
             return False

@@ -434,9 +434,9 @@ def _is_of_levels(operator: Any) -> bool:
 
 
 def rounded_products(objective: FactoredObjective) -> float:
-    """Return how many products, as those of a Hessian, a step of sweeps over rounded rows takes; infinite without any.
+    """Return the cost of sweeps over rounded rows, in Hessian products per step; infinite where sweeps do not apply.
 
-    They apply to functions of single columns in memory, of any shape, and samples that do not act on each other.
+    Sweeps apply to functions of single columns in memory, of any shape, and losses that are sums over samples.
     """
     penalty = objective.penalty
     plain = penalty.shape is not None and not (penalty.coned or penalty.coupled)

@@ -209,7 +209,7 @@ class Block:
 
 
 def blocks_of(objective: FactoredObjective, curvature: Curvature) -> list[Block]:
-    """Return the quadratics that take turns: of each operator, or of neighbors that have one small Hessian together."""
+    """Return the quadratics of alternating minimization: per operator, or per neighbors with a small common Hessian."""
     blocks: list[Block] = []
     for alone, group in groupby(range(len(objective.operators)), key=lambda slot: turn_of(objective.operators[slot])):
         slots = list(group)

@@ -1,6 +1,6 @@
 """The solver of the estimators for kernels held as factors: the working set on factors as a run like any other.
 
-`advice_on_factors` says what keeps a fit from a smaller gap: which kernels, and what it would take.
+`advice_on_factors` names the kernels that limit the gap, and a remedy.
 """
 
 from dataclasses import dataclass, replace

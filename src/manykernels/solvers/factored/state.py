@@ -23,9 +23,9 @@ FIRST_SMOOTHING = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """One active kernel's function, ``f_m(x) = z_m(x)' v``, or ``d sum_i rho_i k(x, x_i)`` where ``tol`` is None.
+    """The function of an active kernel: ``f_m(x) = z_m(x)' v``, or ``d sum_i rho_i k(x, x_i)`` where ``tol`` is None.
 
-    Of several targets with shared weights it is that of one of them.
+    With shared weights, a component has a single target.
     """
 
     kernel: int
@@ -170,9 +170,9 @@ class Start:
     scores: Any = None  # with the intercept, as those of the coefficients themselves
 
     def toward(self, strength: float) -> tuple[Coefficients, Any, Any]:
-        """Return coefficients at another strength if they go on as they came, from those before or from zero.
+        """Return coefficients at another strength, extrapolated linearly from the strength before, or from zero.
 
-        Those of factors that became finer stay where they are. Intercept and scores go along where all do.
+        Coefficients of refined factors stay. Intercept and scores are extrapolated only with all coefficients.
         """
         before, share = self.before, 0.0
         if before is not None and before.strength > self.strength:

@@ -147,9 +147,9 @@ class FactoredWorkingSet:
         return state
 
     def _continued(self, start: Start) -> State:
-        """Return the model of another problem on the same stack, certified for this one in the first round.
+        """Return the model of another problem on the same stack, certified for this problem in the first round.
 
-        It goes on as it came: paths bend little. Not where that could leave a cone.
+        Coefficients are extrapolated along the path, except in cones.
         """
         self._first = None  # bounds of the model without kernels
         operators = self.stack.operators(start.kernels.tolist(), start.factor_tol)

@@ -281,7 +281,7 @@ class PrimalDual:
     def model(self, tol: float) -> tuple[Array, Array, float]:
         """Return ``(rho, d, b)``, with zero weight for inactive kernels if that keeps the relative gap below ``tol``.
 
-        Far from the optimum it is enough that setting them to zero costs a tenth of the gap.
+        Far from the optimum, a cost of a tenth of the gap is acceptable.
         """
         primal, dual = self.bounds()
         allowed = max(tol * max(abs(primal), self.problem.tiny), 1.1 * (primal - dual))
@@ -358,7 +358,7 @@ class PrimalDual:
         return max(share, 0.3) if self._steady else share
 
     def _trusted_step(self, drho: Array, dproducts: Array, bound: Array) -> float:
-        """Return the step at which what the linearization leaves out is as large as what it is about.
+        """Return the step at which the neglected terms are as large as the linearization.
 
         Left out are ``drho' K_m drho / 2`` in the constraints and ``sum_m dd_m K_m drho`` in the scores.
         """
@@ -380,10 +380,10 @@ class PrimalDual:
         return float(np.abs(self._tracked - self._modeled).max())
 
     def _steady_step(self, drho: Array, dproducts: Array) -> float:
-        """Return the step at which what the linearization leaves out costs half of what the step gains.
+        """Return the step at which the neglected terms cost half of the gain.
 
-        It gains what scores disagree by, at the price of the dual coefficients, and a step without that must leave the
-        complementarity products worth more than the respective error.
+        The gain is the reduction of the discrepancy of scores, priced by the dual coefficients; without a gain, the
+        complementarity products must remain above the error.
         """
         prices = np.abs(self.samples.rho)
         left_out = float(prices @ np.abs(self.kernels.weight_change @ dproducts))
@@ -395,9 +395,9 @@ class PrimalDual:
         return (gained + float(np.sqrt(gained**2 + 4.0 * left_out * kept))) / (2.0 * left_out)
 
     def _norm_rounding(self) -> Array:
-        """Squared norms that are nothing but rounding: block q-norms and weight sets have bounds as small as these.
+        """Squared norms within rounding: block q-norms and weight sets have bounds as small.
 
-        Those of a kernel that the intercept absorbs, as that of a constant column, say nothing about a step.
+        For a kernel absorbed by the intercept, such as on a constant column, the norm is no guide for a step.
         """
         return EPS * self._inverse_penalties * term_sizes(self.problem.entry_roots, self.samples.rho) ** 2
 

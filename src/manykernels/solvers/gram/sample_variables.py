@@ -455,9 +455,9 @@ class CoupledSamples:
         return self.longest_steps()
 
     def dual_value(self, scale: float) -> float:
-        """Estimate minus the conjugate at ``scale * rho``: at the scores that are tracked, less what they miss.
+        """Estimate minus the conjugate at ``scale * rho``, from the tracked scores less the discrepancy.
 
-        It is concave in ``scale`` and zero at zero.
+        The value is concave in ``scale`` and zero at zero.
         """
         missing = float(np.abs(self.rho + self.loss.gradient(self.z)).sum())
         at_scores = self.loss.value(self.z) + float(self.rho @ self.z)

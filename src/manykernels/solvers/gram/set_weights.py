@@ -236,7 +236,7 @@ class SetWeights(PairedWeights):
 class RootWeights(UnpairedWeights):
     """The lp ball with p > 2, where the weights are roots of the squared norms: ``d = v^{1/(p-1)}`` on the sphere.
 
-    As functions of the norms these are concave, so it is they which are linearized; there are no slacks.
+    The weights are concave functions of the norms and are linearized; there are no slacks.
     """
 
     regularizer: Regularizer

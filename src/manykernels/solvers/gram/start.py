@@ -180,10 +180,10 @@ def _warm_start(problem: Problem, rho: Array, weights: Array, b: float) -> Prima
 
 
 def curved(samples: EntropicSamples, scores: Array, rho: Array) -> Array:
-    """Return scores of a start, halfway (by slope) to those of the coefficients where the two are far from agreeing.
+    """Return scores of a start, halfway (by slope) to the scores of the coefficients where the two disagree widely.
 
-    A model of other rows may be far off at some of these. There the loss is nearly linear, so that Newton's method
-    would throw such scores from one end to the other and back again.
+    A model of other rows may be far off at some rows. The loss is nearly linear there, and Newton's method would
+    overshoot from one end to the other and back.
     """
     slopes = -samples.weight * samples.loss.derivative(samples.y, scores)
     halfway = replace(samples, rho=0.5 * (rho + slopes))
