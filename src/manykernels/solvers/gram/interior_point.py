@@ -16,6 +16,7 @@ from manykernels.solvers.base import Solver
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.iteration import PRUNING_TOLERANCE, PrimalDual
 from manykernels.solvers.gram.start import scores_of, start_iteration
+from manykernels.solvers.gram.support_vectors import suits_libsvm, support_vector_model
 from manykernels.solvers.solution import Model
 
 CLOSER = 1e-3  # the share of tol that is aimed at
@@ -45,7 +46,8 @@ class InteriorPoint(Solver):
     Notes
     -----
     Where the iteration breaks down, as it can when the optimum is a millionth of the loss at zero, block coordinate
-    descent goes on from the best model, and the better of both is returned.
+    descent goes on from the best model, and the better of both is returned. Under ridge and the hinge loss, LIBSVM is
+    tried first for tolerances of 1e-3 and above.
 
     See Also
     --------
@@ -74,6 +76,10 @@ class InteriorPoint(Solver):
     unpenalized: ClassVar[bool] = True
     fallback: ClassVar[type[Solver] | None] = BlockCoordinate
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.MULTIPLIERS})
+
+    def library_model(self, problem: Problem) -> Model | None:
+        """Return the support vector machine of given weights."""
+        return support_vector_model(problem, self.tol) if suits_libsvm(problem, self.tol) else None
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given model, moved into the interior."""
