@@ -10,6 +10,8 @@ Source: C.-C. Chang, C.-J. Lin, "LIBSVM: a library for support vector machines",
 """
 
 import warnings
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -37,12 +39,11 @@ def suits_libsvm(problem: Problem, tol: float) -> bool:
 
 def support_vector_model(problem: Problem, tol: float) -> Model:
     """Return the model that LIBSVM finds within a limited number of steps."""
-    from sklearn.svm import SVC  # takes longer to import than many fits
-
     weights = free_kernels(problem.regularizer, problem.n_kernels)[1] / problem.penalties**2
     gram = problem.stack.combine(weights)
     limit = STEPS_PER_ROW * problem.n_samples
-    machine = SVC(kernel="precomputed", C=1.0, tol=SHARE * tol, cache_size=CACHE, max_iter=limit)
+    svm: Any = import_module("sklearn.svm")  # when needed: the import takes as long as many fits
+    machine = svm.SVC(kernel="precomputed", C=1.0, tol=SHARE * tol, cache_size=CACHE, max_iter=limit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the limit
         machine.fit(gram, problem.y, sample_weight=problem.weight)
