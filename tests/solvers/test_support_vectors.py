@@ -40,7 +40,9 @@ def test_models_are_those_of_the_interior_point_method(strength: float, weighted
 def test_losses_of_separable_classes_vanish() -> None:
     K, y = kernels(np.random.default_rng(1))
     problem = Problem(K, y, get_loss("hinge"), get_regularizer("ridge", 1e-9))
-    rho, weights, b = support_vector_model(problem, 1e-2)
+    model = support_vector_model(problem, 1e-2)
+    assert model is not None
+    rho, weights, b = model
     margins = y * (problem.model_parts(rho, weights)[0] + b)
     assert margins.min() == pytest.approx(1.0, abs=1e-9)
 

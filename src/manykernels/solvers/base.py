@@ -397,7 +397,7 @@ class Solver(ABC, Generic[State]):
         patience = None if math.isinf(self.patience) else int(self.patience)
         return Limits(self.tol, self.max_iter, self.time_limit, patience, self.callback, self.verbose, name=self.name)
 
-    def library_model(self, problem: Problem) -> Model | None:
+    def solve_directly(self, problem: Problem) -> Model | None:
         """Return a model that a library computes faster than the iteration; None for most problems."""
         return None
 
@@ -430,7 +430,7 @@ class Solver(ABC, Generic[State]):
         if not found.certificate.primal <= nothing:  # or no number: what is worse than no model is no start either
             start, found = zero, certified(zero, 0)
         yield found
-        if warm_start is None and (near := self.library_model(problem)) is not None:
+        if warm_start is None and (near := self.solve_directly(problem)) is not None:
             yield certified(near, 0)  # which ends the run if it is within the tolerance
         state = self.initialize(problem, start)
         self.observe(problem, state, found.certificate)

@@ -77,7 +77,7 @@ class InteriorPoint(Solver):
     fallback: ClassVar[type[Solver] | None] = BlockCoordinate
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.MULTIPLIERS})
 
-    def library_model(self, problem: Problem) -> Model | None:
+    def solve_directly(self, problem: Problem) -> Model | None:
         """Return the support vector machine of given weights."""
         return support_vector_model(problem, self.tol) if suits_libsvm(problem, self.tol) else None
 

@@ -31,16 +31,24 @@ CACHE = 200.0  # megabytes
 def suits_libsvm(problem: Problem, tol: float) -> bool:
     """Return True for the hinge loss with an intercept and given kernel weights, if single precision is enough."""
     plain = tol >= FINEST and isinstance(problem.loss, Hinge) and problem.y.ndim == 1 and problem.fit_intercept
-    if not plain or problem.n_samples > MOST_ROWS or problem.regularizer.weight_set or len(problem.unpenalized):
+    if (
+        not plain
+        or not np.ptp(problem.y)
+        or problem.n_samples > MOST_ROWS
+        or problem.regularizer.weight_set
+        or len(problem.unpenalized)
+    ):
         return False
     free, largest = free_kernels(problem.regularizer, problem.n_kernels)
     return not free.any() and bool(np.isfinite(largest).all())
 
 
-def support_vector_model(problem: Problem, tol: float) -> Model:
-    """Return the model that LIBSVM finds within a limited number of steps."""
+def support_vector_model(problem: Problem, tol: float) -> Model | None:
+    """Return the model of LIBSVM after a limited number of steps; None for a matrix beyond the range of floats."""
     weights = free_kernels(problem.regularizer, problem.n_kernels)[1] / problem.penalties**2
     gram = problem.stack.combine(weights)
+    if not np.isfinite(gram).all():
+        return None
     limit = STEPS_PER_ROW * problem.n_samples
     svm: Any = import_module("sklearn.svm")  # when needed: the import takes as long as many fits
     machine = svm.SVC(kernel="precomputed", C=1.0, tol=SHARE * tol, cache_size=CACHE, max_iter=limit)
