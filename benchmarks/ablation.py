@@ -74,6 +74,7 @@ class Switch:
 FACTORED, GRAM, SELECTION = "solvers.factored.", "solvers.gram.", "estimators.selection."
 SWITCHES = {
     "kinks": Switch((f"{FACTORED}kinks:takes_interior",), False),
+    "libsvm": Switch((f"{GRAM}interior_point:suits_libsvm",), False),
     "smooth_dual": Switch((f"{GRAM}smooth_dual:SmoothDual.preference",), ""),
     "quadratic_rows": Switch((f"{FACTORED}newton:descends", f"{FACTORED}kinks:descends"), False),
     "quadratic_bins": Switch((f"{FACTORED}newton:rounded_products", f"{FACTORED}kinks:rounded_products"), np.inf),
@@ -217,6 +218,14 @@ def categories(n: int, test: int = 500) -> tuple[pd.DataFrame, np.ndarray]:
     return table, (effects + rng.logistic(size=n + test) > np.median(effects)).astype(int)
 
 
+def many_classes(classes: int) -> Task:
+    """Return a search with the hinge loss among classes of nine rows each, thirteen columns."""
+    rng = np.random.default_rng(0)
+    y = np.arange(13 * classes) % classes
+    X = rng.normal(size=(classes, 13))[y] + rng.normal(size=(len(y), 13))
+    return fitted(MKLClassifierCV(loss="hinge"), X, y, 4 * classes, classes=True)
+
+
 def widths_of_all(n: int, loss: str = "squared") -> Task:
     """Return a fit with five Gaussian widths of all columns together, on matrices."""
     bank = KernelBank([(f"width {own:g}", Gaussian(own), list(range(8))) for own in (0.5, 1.0, 2.0, 4.0, 8.0)])
@@ -253,6 +262,7 @@ TASKS: dict[str, Callable[[bool], Task]] = {
     "1,000 rows, hinge, on matrices, fit": lambda small: drawn(
         MKLClassifier(additive(), loss="hinge", resources=MATRICES), 200 if small else 1_000, 10, "two"
     ),
+    "eight classes of few rows, hinge, search": lambda small: many_classes(3 if small else 8),
     "1,500 rows of categories and counts, on matrices, fit": lambda small: fitted(
         MKLClassifier(loss="logistic", resources=MATRICES), *categories(200 if small else 1_500), 500, classes=True
     ),

@@ -55,6 +55,8 @@ def test_sample_weights_beyond_float64_are_the_reason(loss: str, weight: float) 
     y = np.arange(30.0) % 7 if loss == "poisson" else X[:, 0]
     with pytest.warns(ConvergenceWarning, match=r"sample weights differ by a factor of 1e\+1[25].*Lower the largest"):
         assert solve(kernels, y, loss=loss, **options).status is not Status.CONVERGED
+    with pytest.warns(ConvergenceWarning, match=r"time_limit.*sample weights differ by a factor of 1e\+1[25]"):
+        assert solve(kernels, y, loss=loss, time_limit=1e-6, **options).status is Status.TIME_LIMIT
     weights[3] = 1e6
     assert solve(kernels, y, loss=loss, **options).status is Status.CONVERGED
 

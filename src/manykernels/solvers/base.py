@@ -73,7 +73,7 @@ def _explained(problem: Problem, solution: Solution) -> Solution:
     """Return the solution with the reason where the weights of samples or an optimum of zero keep the gap large."""
     weight = problem.weight[problem.weight > 0]
     spread = float(weight.max() / weight.min())
-    if spread > RESOLVED_WEIGHTS and solution.status in BY_NUMBERS:
+    if spread > RESOLVED_WEIGHTS and solution.status in (*BY_NUMBERS, Status.TIME_LIMIT):
         why = (
             f"sample weights differ by a factor of {spread:.0e}, more than float64 resolves. Lower the largest: "
             "a row of 1e6 times the weight of others is fitted almost exactly."
