@@ -77,4 +77,28 @@ print(str(caught[0].message).partition(": ")[2])
 """,
         "tests/estimators/test_strength.py",
     ),
+    Case(
+        "4",
+        "a kernel whose values k(x, x) are negative: the reason",
+        """
+from manykernels.kernels import KernelSpec
+class Negative(KernelSpec):
+    kind = "negative"
+    def __call__(self, A, B=None): return -np.asarray(A) @ np.asarray(A if B is None else B).T
+    def diag(self, A): return -np.square(np.asarray(A)).sum(axis=1)
+made(MKLRegressor, kernels=KernelBank([("a", Negative(), [0])])).fit(np.arange(1.0, 10.0)[:, None], np.arange(9.0))
+""",
+        "tests/kernels/test_bank.py",
+    ),
+    Case(
+        "4",
+        "report on a search whose folds are blocks of rows sorted by a numeric target: what to distrust",
+        """
+X = pd.DataFrame(rng.normal(size=(90, 2)), columns=["a", "b"]).sort_values("a", ignore_index=True); y = X["a"] ** 3
+model = made(MKLRegressorCV, kernels=KernelBank.per_feature(widths=[1.0], standardize=True), cv=3).fit(X, y)
+path = os.path.join(tempfile.mkdtemp(), "r.html"); report(model, X, y, path, n_draws=20, baselines=False)
+print("the order of the rows" if "sorted by the target" in open(path, encoding="utf-8").read() else "nothing about order")
+""",
+        "tests/inspection/test_order.py",
+    ),
 )
