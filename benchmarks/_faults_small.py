@@ -97,7 +97,8 @@ made(MKLRegressor, kernels=KernelBank([("a", Negative(), [0])])).fit(np.arange(1
 X = pd.DataFrame(rng.normal(size=(90, 2)), columns=["a", "b"]).sort_values("a", ignore_index=True); y = X["a"] ** 3
 model = made(MKLRegressorCV, kernels=KernelBank.per_feature(widths=[1.0], standardize=True), cv=3).fit(X, y)
 path = os.path.join(tempfile.mkdtemp(), "r.html"); report(model, X, y, path, n_draws=20, baselines=False)
-print("the order of the rows" if "sorted by the target" in open(path, encoding="utf-8").read() else "nothing about order")
+text = open(path, encoding="utf-8").read()
+print("the order of the rows" if "sorted by the target" in text else "nothing about order")
 """,
         "tests/inspection/test_order.py",
     ),

@@ -19,6 +19,17 @@ print(f"{len(caught)} warnings, {states.count('converged')} of 10 converged, lar
         "tests/grams/test_dense_definite.py",
     ),
     Case(
+        "3.3", "compare on float32 kernels of low rank: warnings of indefinite kernels, methods without a score",
+        """
+from manykernels import compare
+F = rng.normal(size=(4, 60, 8)); K = (F @ F.transpose(0, 2, 1)).astype(np.float32)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always"); table = compare(MKLRegressor("precomputed", penalty="ridge"), K, F[0, :, 0], cv=3)
+print(sum("indefinite" in str(one.message) for one in caught), int(table["score"].isna().sum()))
+""",
+        "tests/inspection/test_comparison.py",
+    ),
+    Case(
         "3.6", "solve(KernelBank.auto(), y, X=table) on 6,000 rows x 4 columns: status, kernels beside the estimator's",
         """
 X = rng.normal(size=(6000, 4)); y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.5 * X[:, 2] * X[:, 3] + rng.normal(size=6000)

@@ -1,7 +1,8 @@
 """Whether noise passes for a finding: how often untouched fits and searches say so, of noise and of weak effects.
 
-``python benchmarks/noise.py [--searches] [--draws 100] [--entries 40000] [--smoke] [--output DIR]``
+``python benchmarks/noise.py [--searches] [--draws 100] [--entries 40000] [--small] [--smoke] [--output DIR]``
 ``python benchmarks/noise.py --searches --draws 60 --entries 8000``, some minutes: a search is some hundred fits
+``python benchmarks/noise.py --searches --draws 40 --small``, tables of 100 to 300 rows and 5 to 40 columns alone
 
 Each draw of noise has its own number of samples and columns, with a category of many levels in every third, and a
 target that depends on none of them, of numbers or of two classes. A fit counts as honest if it warns that noise would
@@ -45,6 +46,13 @@ def noise(rng: np.random.Generator, number: int, entries: int) -> tuple[Any, np.
         X["category"] = pd.Categorical(rng.integers(0, rng.integers(3, n // 3), size=n).astype(str))
     y = rng.normal(size=n)
     return X, (y > 0).astype(int) if number % 2 else y
+
+
+def small_noise(rng: np.random.Generator, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return 100 to 300 rows and 5 to 40 columns of noise, with a number or two classes."""
+    n, d = rng.integers(100, 301), rng.integers(5, 41)
+    y = rng.normal(size=n)
+    return rng.normal(size=(n, d)), (y > 0).astype(int) if number % 2 else y
 
 
 def of_groups(rng: np.random.Generator, number: int) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -98,17 +106,31 @@ def draws(n_draws: int, entries: int, kinds: Any, seed: int) -> Iterator[dict[st
             yield {"kind": "eight linear", "effect": effect} | said
 
 
+def draws_of_small_noise(n_draws: int, kinds: Any, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield what is said of every small table of noise."""
+    for number in range(n_draws):
+        found = small_noise(np.random.default_rng([seed, 4, number]), number)
+        yield {"kind": "small noise", "effect": 0.0} | judged(*found, kinds)
+
+
 def main() -> int:
     """Measure, print, save."""
     parser = common.parser("How often untouched fits say that they may have learned noise.")
     parser.add_argument("--draws", type=int, default=100, help="draws of noise; a quarter of it for each weak effect")
     parser.add_argument("--searches", action="store_true", help="ask the estimators with built-in cross-validation")
     parser.add_argument("--entries", type=int, default=40_000, help="most entries of a table: 1000 x 500 takes minutes")
+    parser.add_argument("--small", action="store_true", help="only noise of 100 to 300 rows and 5 to 40 columns")
     options: argparse.Namespace = parser.parse_args()
     record = common.environment()
     common.print_environment(record)
     kinds, entries = SEARCHES if options.searches else PLAIN, 4000 if options.smoke else options.entries
-    frame = pd.DataFrame(draws(6 if options.smoke else options.draws, entries, kinds, options.seed))
+    count = 6 if options.smoke else options.draws
+    found = (
+        draws_of_small_noise(count, kinds, options.seed)
+        if options.small
+        else draws(count, entries, kinds, options.seed)
+    )
+    frame = pd.DataFrame(found)
     frame["honest"] = frame["warned"] | frame["constant"]
     grouped = frame.groupby(["kind", "effect"], sort=False)
     table = grouped.agg(

@@ -171,3 +171,11 @@ def test_labels_in_a_table_of_one_column_are_compared_as_labels() -> None:
         table.drop(columns="cpu_seconds"),
         compare(MKLClassifier(BANK, alpha=0.1), X, y["ill"], cv=2).drop(columns="cpu_seconds"),
     )
+
+
+def test_kernels_in_float32_are_compared_within_their_rounding() -> None:
+    """Their sum in float64 has eigenvalues of -1e-8 of the largest, which float32 does not tell from zero."""
+    factors = np.random.default_rng(0).normal(size=(4, 60, 8))
+    kernels = (factors @ factors.transpose(0, 2, 1)).astype(np.float32)
+    table = compare(MKLRegressor("precomputed", penalty="ridge"), kernels, factors[0, :, 0], cv=3)
+    assert table["score"].notna().all()

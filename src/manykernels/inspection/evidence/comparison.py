@@ -99,8 +99,11 @@ class FixedWeights:
         return self._best_single()
 
     def gram(self, theta: Array) -> KernelStack:
-        """Return the single kernel of fixed weights among the training rows."""
-        return KernelStack(self.training.stack.combine(self._scaled(theta))[None])
+        """Return the single kernel of fixed weights among the training rows.
+
+        The kernels were checked in the precision that they came in, which the sum in float64 no longer shows.
+        """
+        return KernelStack(self.training.stack.combine(self._scaled(theta))[None], psd="clip")
 
     def _scaled(self, theta: Array) -> Array:
         """Return weights with unit norm in the norm of the penalty.
