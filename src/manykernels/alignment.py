@@ -310,9 +310,6 @@ def _largest(K: ArrayLike) -> float:
 # Compiled loops over packed triangles: kernels are centered where they are read.
 
 
-ROOT_TWO = np.sqrt(2.0)
-
-
 @compiled()
 def row_means(triangle: Array, n: int, out: Array) -> None:
     """Set ``out = K 1 / n`` of a packed triangle (n(n+1)/2,), out (n,) float64."""
@@ -337,6 +334,7 @@ def packed_features(triangles: Array, n: int, center: bool, out: Array) -> None:
     Off-diagonal entries stand for two and are multiplied by the square root of two.
     """
     means = np.zeros(n)
+    root_two = np.sqrt(2.0)
     for m in range(triangles.shape[0]):
         triangle = triangles[m]
         grand = 0.0
@@ -350,7 +348,7 @@ def packed_features(triangles: Array, n: int, center: bool, out: Array) -> None:
             shift, tail = grand - means[i], means[i:]
             target[0] = row[0] + shift - tail[0]
             for j in range(1, n - i):
-                target[j] = ROOT_TWO * (row[j] + shift - tail[j])
+                target[j] = root_two * (row[j] + shift - tail[j])
             start += n - i
 
 
@@ -386,7 +384,7 @@ class CenteredProducts:
             products[:, at] = self._measured(at, target)
         return products[0], products[1], products[2]
 
-    def with_combination(self, weights: Array) -> Array:
+    def combination_products(self, weights: Array) -> Array:
         """Return ``<K_i, sum_j weights_j K_j>_F`` of every kernel: a single pass, and the active kernels once."""
         combined = self.target(self.stack.combine(weights))
         products = np.empty(self.stack.n_kernels)
@@ -659,7 +657,7 @@ def _joint(
         theta = np.zeros_like(b)
         theta[working] = nonnegative_quadratic(gram, b[working])
         norm = float(np.sqrt(theta[working] @ gram @ theta[working]))
-        reading = gram @ theta if everything else products.with_combination(theta / norms) / norms
+        reading = gram @ theta if everything else products.combination_products(theta / norms) / norms
         lacking = np.maximum(b - reading, 0.0)
         reached = float(b @ theta) / norm
         bound = max(norm + float(np.linalg.norm(lacking)), reached)  # equal at the optimum, up to rounding
@@ -667,7 +665,7 @@ def _joint(
         if bound - reached <= tol * bound or not missing.size:
             break
         new = missing[np.argsort(-lacking[missing], kind="stable")[: max(FIRST_SET // 2, len(working))]]
-        gram = _grown(gram, _scaled(products, new, np.concatenate([working, new]), norms))
+        gram = _extend(gram, _scaled(products, new, np.concatenate([working, new]), norms))
         working = np.concatenate([working, new])
     if bound - reached > tol * bound:
         _warn(reached, bound, tol)
@@ -678,7 +676,7 @@ def _scaled(products: CenteredProducts, rows: Array, columns: Array, norms: Arra
     return products.between(rows, columns) / norms[rows, None] / norms[columns]
 
 
-def _grown(gram: Array, new: Array) -> Array:
+def _extend(gram: Array, new: Array) -> Array:
     """Return the products among old and new kernels; ``new`` has a row for every new kernel, columns for both."""
     size = len(gram)
     corner = new[:, size:]
@@ -694,9 +692,6 @@ def _warn(reached: float, bound: float, tol: float) -> None:
 
 
 # Weights of kernels by the margin they leave between the classes: EasyMKL.
-
-
-ACCURACY = 1e-8  # of LIBSVM, in the optimality conditions
 
 
 @dataclass(frozen=True, eq=False)
@@ -807,8 +802,9 @@ def margin_weights(stack: GramStack | Any, y: ArrayLike, *, ridge: float = 0.1) 
 def _nearest_points(matrix: Array, signs: Array, ridge: float) -> tuple[Array, float, float]:
     """Return the weights of the nearest points of two convex hulls, the squared distance and a lower bound."""
     sides = np.stack([signs > 0, signs < 0])
+    accuracy = 1e-8  # of LIBSVM, in the optimality conditions
     # No dual coefficient exceeds N / (2 ridge) then, so that this is a machine without slack.
-    machine = SVC(C=len(signs) / ridge, kernel="precomputed", tol=ACCURACY).fit(matrix, signs)
+    machine = SVC(C=len(signs) / ridge, kernel="precomputed", tol=accuracy).fit(matrix, signs)
     gamma = np.zeros(len(signs))
     gamma[machine.support_] = _polished(matrix, signs, sides, machine.support_, np.abs(machine.dual_coef_[0]))
     gradient = 2.0 * signs * (matrix @ (signs * gamma))

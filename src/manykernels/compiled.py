@@ -11,8 +11,6 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
-LATEST = (0, 68)  # version of numba whose machine code is known to need no more: a missing symbol would end the process
-
 
 def compiled(**options: Any) -> Callable[[Any], Any]:
     """Return a decorator that compiles a function when it is first called, and keeps the machine code on disk.
@@ -91,7 +89,9 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Read machine code; what numba knows for compiling alone takes longer to import than most first fits."""
-        if version_info.short > LATEST:
+        # version of numba whose machine code is known to need no more: a missing symbol would end the process
+        latest = (0, 68)
+        if version_info.short > latest:
             return super().load_overload(sig, target_context)
         rtsys.initialize(target_context)  # arrays that loops make
         with self._guard_against_spurious_io_errors():

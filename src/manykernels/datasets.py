@@ -66,7 +66,6 @@ def load_bundled(name: str) -> tuple[pd.DataFrame, pd.Series]:
 
 
 START = pd.Timestamp("2022-01-01")
-DAYS = 1096  # three years
 GRADES = ("low", "medium", "high", "severe")
 
 
@@ -147,13 +146,14 @@ def make_mixed_table(
     X["site"] = _codes(rng.integers(0, 12, n), "s")
     score = effects.to_numpy().sum(axis=1)
     y = (rng.random(n) < 1 / (1 + np.exp(-score))).astype(np.int64)
-    return MixedData(_with_gaps(X, y, share, rng), y, score, effects)
+    return MixedData(_add_gaps(X, y, share, rng), y, score, effects)
 
 
 def _informative(n: int, sizes: list[int], rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the columns with an effect and their effects, each of mean about 0 and variance about 1."""
     age, dose = rng.normal(50.0, 12.0, n), rng.lognormal(size=n)
-    grade, day = rng.integers(0, len(GRADES), n), rng.integers(0, DAYS, n)
+    days = 1096  # three years
+    grade, day = rng.integers(0, len(GRADES), n), rng.integers(0, days, n)
     codes = {f"code{k}": rng.integers(0, size, n) for k, size in enumerate(sizes)}
     effects = {
         "age": 2.8 * (np.exp(-(((age - 50.0) / 12.0) ** 2)) - 1 / np.sqrt(3)),
@@ -182,7 +182,7 @@ def _codes(values: Array, letter: str) -> Array:
     return np.array([f"{letter}{value:03d}" for value in values], dtype=object)
 
 
-def _with_gaps(X: pd.DataFrame, y: Array, share: float, rng: np.random.Generator) -> pd.DataFrame:
+def _add_gaps(X: pd.DataFrame, y: Array, share: float, rng: np.random.Generator) -> pd.DataFrame:
     """Return the table with entries missing: as many in every column, but in that of ``dose`` more in class 1."""
     chances = np.full((len(X), X.shape[1]), share)
     chances[:, X.columns.get_loc("dose")] *= np.where(y == 1, 4 / 3, 2 / 3)
@@ -301,8 +301,6 @@ def _effect(x: Array, effect: str) -> Array:
 RandomState = int | np.random.Generator | None
 
 N_WAVEFORM_FEATURES = 21
-WAVE_PEAKS = (11, 15, 7)  # of h_1, h_2, h_3, counting from 1
-WAVE_PAIRS = ((0, 1), (0, 2), (1, 2))  # the waves that classes 1, 2, 3 mix
 
 
 def make_ringnorm(
@@ -444,7 +442,8 @@ def make_waveform(
     n, rng = _check_count(n_samples, "n_samples"), np.random.default_rng(random_state)
     n_noise = _check_count(n_noise_features, "n_noise_features", least=0)
     y = rng.integers(1, 4, size=n)
-    first, second = wave_shapes()[np.array(WAVE_PAIRS)[y - 1].T]
+    wave_pairs = ((0, 1), (0, 2), (1, 2))  # the waves that classes 1, 2, 3 mix
+    first, second = wave_shapes()[np.array(wave_pairs)[y - 1].T]
     share = rng.random((n, 1))
     waves = share * first + (1.0 - share) * second
     return np.hstack([waves, np.zeros((n, n_noise))]) + rng.standard_normal((n, N_WAVEFORM_FEATURES + n_noise)), y
@@ -459,7 +458,8 @@ def wave_shapes() -> Array:
     (np.float64(6.0), 11)
     """
     t = np.arange(1, N_WAVEFORM_FEATURES + 1)
-    return np.stack([np.maximum(6.0 - np.abs(t - peak), 0.0) for peak in WAVE_PEAKS])
+    wave_peaks = (11, 15, 7)  # of h_1, h_2, h_3, counting from 1
+    return np.stack([np.maximum(6.0 - np.abs(t - peak), 0.0) for peak in wave_peaks])
 
 
 def _sizes(n_samples: int, n_features: int, random_state: RandomState) -> tuple[int, int, np.random.Generator]:

@@ -17,8 +17,6 @@ from threadpoolctl import ThreadpoolController
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SMALL_MATRIX_ORDER = 2000
-
 
 def n_threads(n_jobs: int | None = None) -> int:
     """Return the number of threads for compiled loops: ``n_jobs`` in joblib's convention, ``None`` meaning one."""
@@ -41,9 +39,9 @@ class _BlasLimits:
         """Put a limit into force."""
         with self._lock:
             if not self._limits:
-                self._before = _limited(limit)
+                self._before = _limit(limit)
             elif limit < min(self._limits):
-                _limited(limit)
+                _limit(limit)
             self._limits.append(limit)
 
     def leave(self, limit: int) -> None:
@@ -54,7 +52,7 @@ class _BlasLimits:
                 blas_controller()
                 self._before.restore_original_limits()
             elif limit < min(self._limits):
-                _limited(min(self._limits))
+                _limit(min(self._limits))
 
 
 _LIMITS = _BlasLimits()
@@ -78,10 +76,11 @@ def blas_threads(order: int, n_jobs: int | None = None) -> AbstractContextManage
 
     A 400 x 400 Cholesky on two threads of a busy two-core machine has been seen 230 times slower than on one.
     """
-    return blas_limit(1 if order < SMALL_MATRIX_ORDER else n_threads(n_jobs))
+    small_matrix_order = 2000
+    return blas_limit(1 if order < small_matrix_order else n_threads(n_jobs))
 
 
-def _limited(limit: int) -> Any:
+def _limit(limit: int) -> Any:
     """Set the number of threads of BLAS, and return what can restore the one before."""
     return blas_controller().limit(limits=limit)
 

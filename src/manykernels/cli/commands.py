@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
@@ -178,7 +178,6 @@ def fits() -> dict[str, Callable[[], Any]]:
 OUTPUT = Path("demo_output")
 STRENGTH = 0.5  # C on the sum of losses, as in the experiments of the SpicyMKL paper
 SEED = 0
-TOL = 1e-6
 SVC_GRID = {"svc__C": np.logspace(-1, 4, 6), "svc__gamma": np.logspace(-4, 0, 9)}
 LOGISTIC_GRID = {"logisticregression__C": np.logspace(-3, 3, 13)}
 
@@ -215,7 +214,7 @@ def run_demo(
     outcome.result = {
         **report.to_dict(),
         "n_train": len(X_train),
-        "comparison": [vars(row) for row in rows],
+        "comparison": [asdict(row) for row in rows],
         "importance": importance.to_dict("records"),
         "files": {name: str(path) for name, path in files.items()},
     }
@@ -227,7 +226,8 @@ def fit_many_kernels(X: pd.DataFrame, y: ArrayLike) -> tuple[MKLClassifier, floa
 
     A first fit on a few rows compiles the loops, once per installation, so the time excludes compilation.
     """
-    settings: dict[str, Any] = {"loss": "hinge", "penalty": "l1", "tol": TOL}
+    tol = 1e-6
+    settings: dict[str, Any] = {"loss": "hinge", "penalty": "l1", "tol": tol}
     bank = KernelBank.simplemkl(normalize="trace")  # as in the paper, whose C it is
     with console.errors().status("compiling loops (first run only)"):
         few, _, labels, _ = train_test_split(X, y, train_size=40, stratify=y, random_state=SEED)

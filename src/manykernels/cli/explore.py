@@ -16,7 +16,7 @@ from manykernels.cli.tables import check_new, write_table
 from manykernels.cli.targets import SURVIVAL, LabeledTable
 from manykernels.estimators import regularization_path
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, check_parameters, place_of, shape_of
-from manykernels.estimators.strength import AUTO, in_unit_of
+from manykernels.estimators.strength import AUTO, set_error_sizes
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import format_bytes
 from manykernels.inspection import PathDisplay, compare
@@ -29,7 +29,6 @@ from manykernels.validation.parameters import listed, printable
 
 OF_RESOURCES = ("max_iter", "time_limit", "n_jobs", "representation", "memory_budget")
 PASSED_ON = ("penalty", "solver", "tol", "fit_intercept", *OF_RESOURCES)
-SHOWN_NAMES = 2
 
 
 def run_plan(options: FoldOptions, outcome: Outcome) -> None:
@@ -102,7 +101,7 @@ def run_path(options: PathOptions, outcome: Outcome) -> None:
         "output": options.output,
         "plot": options.plot,
     }
-    outcome.show(_shown(table))
+    outcome.show(_show(table))
     for written in (options.output, options.plot):
         if written is not None:
             outcome.show(f"Written to {written}")
@@ -138,15 +137,16 @@ def _settings(options: TableOptions, samples: LabeledTable) -> dict[str, Any]:
     loss = given.get("loss", DEFAULT_LOSS[samples.task])
     sizes = {name: given[name] for name in shape_of(LOSSES[loss]) if name in given and given[name] != AUTO}
     passed = {name: given[name] for name in PASSED_ON if name in given}
-    passed["loss"] = in_unit_of(get_loss(loss, **sizes), given, samples.target, np.ones(len(samples.target)))
+    passed["loss"] = set_error_sizes(get_loss(loss, **sizes), given, samples.target, np.ones(len(samples.target)))
     return {**passed, "penalty_parameters": shapes}
 
 
-def _shown(table: pd.DataFrame) -> Table:
+def _show(table: pd.DataFrame) -> Table:
     """Return the table for people."""
     shown = column_table("From the empty model down", ("alpha", "kernels", "gap", "enter here"), texts=["enter here"])
+    shown_names = 2
     for row in table.to_dict("records"):
-        entering = listed(map(printable, row["enters"][:SHOWN_NAMES]), len(row["enters"]))
+        entering = listed(map(printable, row["enters"][:shown_names]), len(row["enters"]))
         shown.add_row(f"{row['alpha']:.4g}", str(row["n_active"]), f"{row['relative_gap']:.1e}", entering)
     return shown
 

@@ -27,7 +27,7 @@ from manykernels.inspection import (
     read_metadata,
     report,
 )
-from manykernels.inspection.files import as_csv, replacing, save_figure
+from manykernels.inspection.files import render_csv, replacing, save_figure
 from manykernels.inspection.reports.fitted_rows import Split, fingerprints, split_as_fitted
 from manykernels.inspection.reports.scores import held_out_scores
 from manykernels.kernels.tables.encoding import level_text
@@ -90,7 +90,7 @@ def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
         tables.write_table(table, options.output)
         outcome.show(f"{len(table)} predictions written to {options.output}")
     elif not outcome.as_json:
-        console.write_data(as_csv(table))
+        console.write_data(render_csv(table))
     listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(printable(name)) for name in targets)}"
     for rows, scores in apart.items() if apart else [("", known)] if known else []:
         shown = ", ".join(f"{name} {value}" for name, value in console.score_facts(scores).items())
@@ -129,7 +129,7 @@ def _predict_chunks(
                     remarks.add(kind)
                     outcome.note(f"From row {n_rows + 1}: {warning.message}")
             table = pd.concat([frame[copied], predictions], axis=1)
-            file.write(as_csv(table, separator, header=n_rows == 0).encode("utf-8"))
+            file.write(render_csv(table, separator, header=n_rows == 0).encode("utf-8"))
             n_rows += len(frame)
     outcome.result = {"model": options.model, "data": options.data, "n_rows": n_rows, "output": path}
     outcome.show(f"{n_rows} predictions written to {path}")
@@ -197,7 +197,7 @@ def _parse_dates(model: BaseMKL, features: pd.DataFrame, orders: dict[str, str])
     kernels, names = model._expansion.bank.table, model.feature_names_in_
     columns = zip(kernels.used, kernels.encodings or (), strict=bool(kernels.encodings))
     dated = [str(names[j]) for j, encoding in columns if encoding.centered]
-    read = {name: tables.with_dates(features[name], orders.get(name)) for name in dated}
+    read = {name: tables.read_dates(features[name], orders.get(name)) for name in dated}
     orders.update({**tables.date_orders(features[dated]), **orders})
     return features.assign(**read) if read else features
 

@@ -20,8 +20,8 @@ from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 from manykernels.cli.words import BY_DEFAULT, MissingWords
 from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.grams.plan import memory_bytes
-from manykernels.inspection.files import as_csv, replacing
-from manykernels.kernels.tables.dates import AMBIGUOUS, date_order, parse_dates, settled_order
+from manykernels.inspection.files import render_csv, replacing
+from manykernels.kernels.tables.dates import AMBIGUOUS, date_order, parse_dates, settle_order
 from manykernels.kernels.tables.kinds import FEW_LEVELS, READ_AS, describe, kind_of
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import listed
@@ -31,12 +31,9 @@ DELIMITERS = (",", ";", "\t", "|")
 UTF_8, UTF_16 = "utf-8-sig", "utf-16"  # both leave out the mark that a text may begin with
 UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b", b"BZh", b"\xfd7zXZ")  # how archives and workbooks begin
-FEW_COLUMNS = 100
-SAMPLE_LINES, SAMPLE_SIGNS = 20, 2**22  # looked at for the delimiter
 MOST_UNFOLDING, LEAST_LIMIT = 100, 10**8  # of compressed text: times its size, and bytes that are always taken
 DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+\s*")
-NAMES_SHARE = 0.5  # of the rows: more different texts than this name rows
 ID_NAMES = re.compile(r"(?:.*[_ ])?(?:id|index|uuid)|unnamed: \d+", re.IGNORECASE)
 
 
@@ -67,7 +64,8 @@ def read_table(
     _check_different(frame.columns.to_series(), path)
     if frame.empty:
         raise InvalidInputError(f"The table {str(path)!r} has no rows.")
-    return frame.copy() if frame.shape[1] > FEW_COLUMNS else frame  # numbers in one block, not one each
+    few_columns = 100
+    return frame.copy() if frame.shape[1] > few_columns else frame  # numbers in one block, not one each
 
 
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
@@ -78,7 +76,7 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
             _parquet()
             frame.to_parquet(file, index=False)
         else:
-            file.write(as_csv(frame, "\t" if path.suffix.lower() == ".tsv" else ",").encode("utf-8"))
+            file.write(render_csv(frame, "\t" if path.suffix.lower() == ".tsv" else ",").encode("utf-8"))
 
 
 def check_new(path: Path | None, option: str, force: bool, inputs: Sequence[Path | None]) -> None:
@@ -119,7 +117,8 @@ def _names_rows(present: pd.Series) -> bool:
     distinct = present.nunique()
     if distinct < 10 or not all(isinstance(value, str) for value in present):
         return False
-    return distinct == len(present) or (distinct > FEW_LEVELS and distinct > NAMES_SHARE * len(present))
+    names_share = 0.5  # of the rows: more different texts than this name rows
+    return distinct == len(present) or (distinct > FEW_LEVELS and distinct > names_share * len(present))
 
 
 def identifiers(frame: pd.DataFrame) -> list[str]:
@@ -302,19 +301,20 @@ def _there(path: str | Path) -> Path:
 
 def _dialect(path: Path, encoding: str) -> tuple[str, str]:
     """Return the delimiter that splits the first lines evenly into most fields, and the decimal sign."""
+    sample_lines, sample_signs = 20, 2**22  # looked at for the delimiter
     with _text_of(path, encoding) as file:
-        sample = file.read(SAMPLE_SIGNS)
+        sample = file.read(sample_signs)
     if "\0" in sample:
         raise InvalidInputError(
             f"{str(path)!r} holds zero bytes, as texts in UTF-16 do whose mark is lost. If it is one, say so: "
             "--encoding utf-16-le."
         )
     lines = [line for line in io.StringIO(sample, newline="") if line.strip()]
-    if len(sample) == SAMPLE_SIGNS:
+    if len(sample) == sample_signs:
         lines = lines[: max(1, len(lines) - 1)]  # the last one is cut
     if not lines:
         raise pd.errors.EmptyDataError
-    splits = {delimiter: _split(lines[:SAMPLE_LINES], delimiter) for delimiter in DELIMITERS}
+    splits = {delimiter: _split(lines[:sample_lines], delimiter) for delimiter in DELIMITERS}
     delimiter = max(DELIMITERS, key=lambda sign: _evenness(splits[sign]))
     fields = [field for row in splits[delimiter][1:] for field in row]
     commas = any(DECIMAL_COMMA.fullmatch(field) for field in fields)
@@ -351,7 +351,7 @@ def usable_features(
     # Column by column takes seconds for a hundred thousand numeric columns, about which nothing is to be found out.
     orders = orders or {}
     read = frame.loc[:, ~real_columns(frame)].items()
-    others = {name: with_dates(column, orders.get(str(name))) for name, column in read}
+    others = {name: read_dates(column, orders.get(str(name))) for name, column in read}
     if others:
         frame = frame.assign(**{str(name): column for name, column in others.items()})
     kinds = {str(name): kind_of(column) for name, column in others.items()}
@@ -382,11 +382,11 @@ def real_columns(frame: pd.DataFrame) -> Array:
 
 def date_orders(frame: pd.DataFrame) -> dict[str, str]:
     """Return, for every text column of dates like 31/12/2024, whether the day or the month is first."""
-    orders = {str(name): settled_order(column) for name, column in frame.items() if _is_text(column)}
+    orders = {str(name): settle_order(column) for name, column in frame.items() if _is_text(column)}
     return {name: order for name, order in orders.items() if order is not None}
 
 
-def with_dates(column: pd.Series, order: str | None = None) -> pd.Series:
+def read_dates(column: pd.Series, order: str | None = None) -> pd.Series:
     """Return a text column of unambiguous dates as dates; return any other column unchanged."""
     if not _is_text(column) or (date_order(column) == AMBIGUOUS and order is None):
         return column
@@ -435,7 +435,7 @@ def _gaps_message(frame: pd.DataFrame) -> list[str]:
     if not counts:
         return []
     return [
-        f"{_count(list(counts), 'has', 'have')} missing values: {_shown(counts, len(frame))}. Say what a gap means "
+        f"{_count(list(counts), 'has', 'have')} missing values: {_describe(counts, len(frame))}. Say what a gap means "
         f"(--missing mask or indicator), fill them, leave the columns out ({_drops(list(counts))}), or leave out the "
         "rows: --drop-missing"
     ]
@@ -448,8 +448,8 @@ def _infinite_message(frame: pd.DataFrame) -> list[str]:
     if not counts:
         return []
     return [
-        f"{_count(list(counts), 'has', 'have')} infinite values: {_shown(counts, len(frame))}. Correct them, or leave "
-        f"the columns out: {_drops(list(counts))}"
+        f"{_count(list(counts), 'has', 'have')} infinite values: {_describe(counts, len(frame))}. Correct them, or "
+        f"leave the columns out: {_drops(list(counts))}"
     ]
 
 
@@ -458,7 +458,7 @@ def _positive(counts: pd.Series) -> dict[str, int]:
     return {str(name): int(count) for name, count in counts[counts > 0].items()}
 
 
-def _shown(counts: dict[str, int], n_rows: int) -> str:
+def _describe(counts: dict[str, int], n_rows: int) -> str:
     shown = [f"{name!r} ({count} of {n_rows} rows)" for name, count in list(counts.items())[:MOST_NAMED]]
     return listed(shown, len(counts))
 

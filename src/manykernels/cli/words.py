@@ -16,7 +16,6 @@ EVERYWHERE = (
     "", "nan", "NaN", "-nan", "-NaN", "<NA>", "NULL", "null", "#N/A", "#N/A N/A", "#NA", "1.#IND", "1.#QNAN", "-1.#IND",
     "-1.#QNAN",
 )  # fmt: skip
-MOST_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -72,10 +71,11 @@ class MissingWords:
                         kept.setdefault(word, []).append(f"{name!r} ({count} rows)")
                     words[levels] = ""
             missing += [f"{word!r} in {name!r} ({count} rows)" for word, count in _counts(words).items()]
+        most_named = 6
         if note is not None and missing:
-            note(f"Words read as missing values: {listed(missing[:MOST_NAMED], len(missing))}.")
+            note(f"Words read as missing values: {listed(missing[:most_named], len(missing))}.")
         if note is not None and kept:
-            named = [f"{word!r} in {', '.join(columns[:MOST_NAMED])}" for word, columns in kept.items()]
+            named = [f"{word!r} in {', '.join(columns[:most_named])}" for word, columns in kept.items()]
             options = " ".join(f"--na {word}" for word in kept)
             note(f"Words kept as levels: {'; '.join(named)}. To read them as missing values: {options}")
         return frame

@@ -162,7 +162,7 @@ def best_scaling(conjugate_loss: Callable[[Array], float], rho: Array, bound: fl
     return (1.0, -whole) if whole <= minimum.fun else (float(minimum.x), -float(minimum.fun))
 
 
-def with_dual(certificate: Certificate, dual: float, tiny: float) -> Certificate:
+def replace_dual(certificate: Certificate, dual: float, tiny: float) -> Certificate:
     """Return the certificate with another lower bound, from another dual vector."""
     denominator = max(abs(certificate.primal), tiny)
     less = (dual - certificate.dual) / denominator
@@ -196,7 +196,7 @@ class Found:
     columns: tuple[int, ...]
 
 
-def checked_limits(limits: Limits | None, default: Limits) -> Limits:
+def resolve_limits(limits: Limits | None, default: Limits) -> Limits:
     """Return ``limits``, or ``default`` for None."""
     return check_instance(default if limits is None else limits, Limits, "limits", "Limits(tol=1e-4)")
 
@@ -264,10 +264,10 @@ def run_search(candidates: Iterator[Solution], limits: Limits, problem: Problem)
     """
     run: Run[Solution] = Run(limits, f"The {limits.name}")
     run.follow(candidates, lambda: empty_candidate(problem))
-    return without_empty(Discovery(run.best.kernels, run.solution()))
+    return drop_empty(Discovery(run.best.kernels, run.solution()))
 
 
-def without_empty(discovery: Discovery) -> Discovery:
+def drop_empty(discovery: Discovery) -> Discovery:
     """Return the discovery without kernels of weight zero."""
     weights = discovery.solution.kernel_weights
     kept = np.flatnonzero(weights)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manykernels.discovery.base import Discovery, Found, Limits, SearchProblem, checked_limits, learner_certificate
+from manykernels.discovery.base import Discovery, Found, Limits, SearchProblem, learner_certificate, resolve_limits
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
 from manykernels.kernels import WeightedPolynomial
@@ -21,9 +21,6 @@ from manykernels.validation.arrays import Array, check_count, check_nonnegative_
 from manykernels.validation.parameters import check_flag
 
 # The problem of non-linear combinations of kernels: the set of weights, the objective and its gradient.
-
-
-LEARNER_TOL = 1e-9  # of the model with its kernel
 
 
 def project_on_ball(v: ArrayLike, center: ArrayLike, radius: float) -> Array:
@@ -104,7 +101,8 @@ class NonlinearProblem:
             raise InvalidInputError(
                 f"A power of degree {self.degree} overflows on these columns. Standardize them, or lower the degree."
             )
-        fit = fit_learner(self.problem, gram / self.strength, warm=warm, tol=LEARNER_TOL)
+        learner_tol = 1e-9  # of the model with its kernel
+        fit = fit_learner(self.problem, gram / self.strength, warm=warm, tol=learner_tol)
         gradient = self._gradient(fit.rho, base)
         # The largest decrease to first order: the ball's end point theta_0 - radius * gradient / ||gradient||, which is
         # not negative.
@@ -148,7 +146,6 @@ class DescentPoint:
 # Projected gradient descent on the weights of a non-linear combination of kernels.
 
 
-DECREASE = 1e-4  # share of the decrease to first order that a step must reach
 SMALLEST_STEP = 1e-12  # of the first one
 
 
@@ -161,7 +158,7 @@ class NonlinearDescent:
         self._run: Run[Solution] = Run(
             limits, f"The {limits.name}", converged=lambda model: bool(model.state.stationarity <= limits.tol)
         )
-        self._run.follow(self._points(), lambda: self._counted(self.posed.constant_at(self._start())))
+        self._run.follow(self._points(), lambda: self._add_cost(self.posed.constant_at(self._start())))
 
     @property
     def point(self) -> DescentPoint:
@@ -172,7 +169,7 @@ class NonlinearDescent:
     def _points(self) -> Iterator[Solution]:
         """Go downhill as long as some step descends."""
         point = self._at(self._start())
-        yield self._counted(point)
+        yield self._add_cost(point)
         first = step = self.posed.radius / max(float(np.linalg.norm(point.gradient)), 1e-300)
         while True:
             following = self._next(point, step, SMALLEST_STEP * first)
@@ -183,7 +180,7 @@ class NonlinearDescent:
             step = float(moved @ moved) / curvature if curvature > 0 else 2 * step
             step = float(np.clip(step, 1e-6 * first, 1e6 * first))
             point = following
-            yield self._counted(point)
+            yield self._add_cost(point)
 
     def _start(self) -> Array:
         """Return theta_0, or a point of equal weights if theta_0 (and the gradient, for D > 1) vanishes."""
@@ -194,11 +191,12 @@ class NonlinearDescent:
 
     def _next(self, point: DescentPoint, step: float, smallest: float) -> DescentPoint | None:
         """Return a point of sufficient descent, by step halving."""
+        decrease = 1e-4  # share of the decrease to first order that a step must reach
         while step >= smallest:  # at most as many halvings as SMALLEST_STEP has
             theta = project_on_ball(point.theta - step * point.gradient, self.posed.center, self.posed.radius)
             following = self._at(theta, point)
             expected = float(point.gradient @ (theta - point.theta))
-            if following.value <= point.value + DECREASE * expected and expected < 0:
+            if following.value <= point.value + decrease * expected and expected < 0:
                 return following
             step /= 2
         return None
@@ -209,7 +207,7 @@ class NonlinearDescent:
         self._steps += point.fit.steps
         return point
 
-    def _counted(self, point: DescentPoint) -> Solution:
+    def _add_cost(self, point: DescentPoint) -> Solution:
         """Return the model of a point with the cost so far: a kernel is read for the sum and the gradient."""
         fit, weights = point.fit, np.array([1.0 / self.posed.strength])
         certificate, passes = learner_certificate(fit, self.posed.problem.tiny), 2.0 * self._tried
@@ -231,9 +229,6 @@ class NonlinearDescent:
             f"The {self.limits.name} stopped ({status}) at stationarity {size}, above tol {self.limits.tol:.2e}: "
             f"{meaning}{self._run.reason}. {ADVICE[status]}"
         )
-
-
-MOST_LISTED = 3  # columns in a name
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,7 +309,7 @@ def discover_nonlinear(
     >>> found.base_weights.argmin(), found.stationarity < 1e-3
     (np.int64(2), True)
     """
-    limits, rows = checked_limits(limits, Limits(name="projected gradient")), problem.points
+    limits, rows = resolve_limits(limits, Limits(name="projected gradient")), problem.points
     features = np.column_stack([rows, np.ones(len(rows))]) if check_flag(constant, "constant") else rows
     empty = problem.without_kernels(Ridge(problem.strength))
     empty.check_precision()
@@ -343,8 +338,9 @@ def _discovery(descent: NonlinearDescent, names: Sequence[str]) -> NonlinearDisc
 
 def _listed(theta: Array, names: Sequence[str]) -> str:
     """Return the names of a few columns, and of many their number and the largest weights."""
-    if len(names) <= MOST_LISTED:
+    most_listed = 3  # columns in a name
+    if len(names) <= most_listed:
         return ", ".join(names)
-    largest = np.argsort(-theta, kind="stable")[:MOST_LISTED]
+    largest = np.argsort(-theta, kind="stable")[:most_listed]
     shown = ", ".join(f"{names[int(j)]} {theta[j]:.2g}" for j in largest)
     return f"{len(names)} columns ({shown}, ...)"

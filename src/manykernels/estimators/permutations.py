@@ -30,17 +30,11 @@ from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import RandomSource, seed_from
 
-MOST_PERMUTATIONS = 199  # more of them tell apart what is weak, which 19 standard deviations of 20 numbers blur
-PERMUTED_ENTRIES = 100_000  # of all targets, beyond which fewer permutations are drawn: weak effects are clear there
 PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
 ENOUGH_ROWS = 2**14  # that tell what is clear where the strength is given: one thousandth of the variance is
 FEWEST_ROWS, FREE = 100, 1e-6  # of these that decide at least; sum of a target without a constant, beside its size
 SMOOTHED = 0.01  # strength at which the sum of kernels is fitted, over its trace; benchmarks/evidence.py --constant
-FEW_ROWS, ABOUT = 100, 1e-6  # rows of two targets, which tell most of them apart, and how alike they are otherwise
 MOST_COMPARED = 64  # targets of which each is compared with the others: of many, few are multiples of one another
-TARGETS_AT_ONCE = 512  # of which dual coefficients are held
-ORDERS_AT_ONCE = 20  # that are drawn together
-MORE_AT_ONCE = 40  # orders, while these leave doubt
 COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
 MOST_COLUMNS = 512  # of these, for each of which a pass over factors holds sums
 
@@ -167,10 +161,11 @@ class PermutedTargets:
         So what is a little in doubt costs a little more.
         """
         root = cache(partial(self._root, stack))
+        more_at_once = 40  # orders, while these leave doubt
         while (known := len(levels[0].permuted)) < self.wanted and not told(levels):
             if known > N_PERMUTATIONS and told(closer := self._resolve_doubt(levels, root)):
                 return closer
-            levels = self._permute(min(known + MORE_AT_ONCE, self.wanted), levels, stack)
+            levels = self._permute(min(known + more_at_once, self.wanted), levels, stack)
         return levels if told(levels) else self._resolve_doubt(levels, root)
 
     def _permute(self, n_permutations: int, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
@@ -246,11 +241,12 @@ def noise_levels(
     A single pass over the kernels for all, or for as many as fit; with ``until_told`` by no more orders than it takes
     to tell that there is more than noise.
     """
-    if len(problems) > TARGETS_AT_ONCE and n_permutations is None and not until_told:
+    targets_at_once = 512  # of which dual coefficients are held
+    if len(problems) > targets_at_once and n_permutations is None and not until_told:
         stack, entries = problems[0].stack, sum(problem.y.size for problem in problems)
         wanted, found = permutations_for(entries, stack.quad_cost * entries / problems[0].n_samples), []
-        for start in range(0, len(problems), TARGETS_AT_ONCE):
-            some = problems[start : start + TARGETS_AT_ONCE]
+        for start in range(0, len(problems), targets_at_once):
+            some = problems[start : start + targets_at_once]
             own = replace(PermutedTargets.of(some, seed, strata, groups), wanted=wanted)
             found += own.more(own.levels(some, wanted), stack)
             for problem in some:
@@ -328,8 +324,9 @@ def multiple_of(other: Array, rho: Array) -> float | None:
     """
     if other.shape != rho.shape or not other.any():
         return None
-    few, own = other[:FEW_ROWS], rho[:FEW_ROWS]  # which tell most pairs apart
-    if not abs(np.vdot(few, own)) >= (1.0 - ABOUT) * np.linalg.norm(few) * np.linalg.norm(own):
+    few_rows, about = 100, 1e-6  # rows of two targets, which tell most of them apart, and how alike they are otherwise
+    few, own = other[:few_rows], rho[:few_rows]  # which tell most pairs apart
+    if not abs(np.vdot(few, own)) >= (1.0 - about) * np.linalg.norm(few) * np.linalg.norm(own):
         return None
     at = np.unravel_index(int(np.argmax(np.abs(other))), other.shape)
     factor = float(rho[at] / other[at])
@@ -377,8 +374,11 @@ def permutations_for(n_entries: int, cost: float) -> int:
 
     A multiple of 20 minus 1, for an exact level of 5%.
     """
-    most = min(PERMUTED_ENTRIES / n_entries, PERMUTED_COST / cost)
-    return 20 * int(np.clip(most // 20, 1, (1 + MOST_PERMUTATIONS) // 20)) - 1
+    # of all targets, beyond which fewer permutations are drawn: weak effects are clear there
+    permuted_entries = 100_000
+    most = min(permuted_entries / n_entries, PERMUTED_COST / cost)
+    most_permutations = 199  # more of them tell apart what is weak, which 19 standard deviations of 20 numbers blur
+    return 20 * int(np.clip(most // 20, 1, (1 + most_permutations) // 20)) - 1
 
 
 def random_orders(
@@ -395,9 +395,10 @@ def random_orders(
     """
     exchanged = _exchanged(n_samples, strata, groups)
     orders = np.tile(np.arange(n_samples, dtype=np.int32), (n_permutations, 1))
-    for start in range(0, n_permutations, ORDERS_AT_ONCE):  # by sample: those of the first do not depend on the others
-        draws = np.random.default_rng(rng.integers(2**63)).random((n_samples, ORDERS_AT_ONCE))
-        own = orders[start : start + ORDERS_AT_ONCE]
+    orders_at_once = 20  # that are drawn together
+    for start in range(0, n_permutations, orders_at_once):  # by sample: those of the first do not depend on the others
+        draws = np.random.default_rng(rng.integers(2**63)).random((n_samples, orders_at_once))
+        own = orders[start : start + orders_at_once]
         for units in exchanged:
             places = np.empty((len(own), len(units)), dtype=np.int32)
             _change_places(draws[units[:, 0]], places)

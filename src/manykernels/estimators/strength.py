@@ -41,11 +41,8 @@ from manykernels.validation.arrays import Array, check_positive
 AUTO = "auto"
 NOISE_SHARE = 0.2  # of the strength at which noise leaves an empty model; chosen by benchmarks/defaults.py
 MOST_NOISE_SHARE = 0.5  # where all kernels seem to be noise: what they say together may be hidden in each
-MAX_SHARE = 0.5  # over sqrt(n), of the strength at which the target does, where no noise is measured
 N_PERMUTATIONS = 19  # of which the unit is the mean; a target that is noise is above all of them in one of 20 cases
 CLEARLY = 3.0  # standard deviations of permuted targets from the closest of them, at which a target is no noise
-SPREADS = 3.0  # standard deviations by which mean p-values may be less than they seem
-NEWTON_STEPS, BALANCED = 50, 1e-3  # to the strength that balances noise and truth; relative step that ends them
 BLOCK = 2**16  # kernels that are compared at once
 SAME = 1e-12  # spread of norms below which they are equal but for rounding
 SIGNIFICANT = 0.05  # p-value up to which a relation is no noise
@@ -97,7 +94,8 @@ def default_fraction(n_samples: int) -> float:
     What noise adds to ``sum_i rho_i f(x_i)`` grows with the root of the number of samples, and that strength with the
     number itself.
     """
-    return MAX_SHARE / float(np.sqrt(n_samples))
+    max_share = 0.5  # over sqrt(n), of the strength at which the target does, where no noise is measured
+    return max_share / float(np.sqrt(n_samples))
 
 
 def number_or_auto(check: Callable[[Any], object]) -> Callable[[Any], object]:
@@ -147,13 +145,14 @@ class NoiseLevel:
             return 0.0
         noise, strength = self._share_of_noise, 0.0
         first = self._first
-        for _ in range(NEWTON_STEPS):  # from below: what enters is convex in the strength, so that no step goes too far
+        newton_steps, balanced = 50, 1e-3  # to the strength that balances noise and truth; relative step that ends them
+        for _ in range(newton_steps):  # from below: what enters is convex in the strength, so that no step goes too far
             entering = first > strength
             count = int(np.count_nonzero(entering))
             enters = float(first.sum(where=entering)) - count * strength
             short = noise * enters / first.size - (1.0 - noise) * strength
             slope = noise * count / first.size + 1.0 - noise
-            if not short > BALANCED * slope * strength:
+            if not short > balanced * slope * strength:
                 break
             strength += short / slope
         return min(strength / BlockL1(1.0).average_strength(first, self.loss), MOST_NOISE_SHARE)
@@ -166,7 +165,8 @@ class NoiseLevel:
         told = first.max(axis=0) > 0
         first = first[:, told]
         own, *others = _ahead(np.vstack([self.norms[some][told], first]), first)
-        return float(np.clip(2.0 * (own - SPREADS * np.std(others)), 0.0, 1.0))
+        spreads = 3.0  # standard deviations by which mean p-values may be less than they seem
+        return float(np.clip(2.0 * (own - spreads * np.std(others)), 0.0, 1.0))
 
     @property
     def above(self) -> Array:
@@ -312,7 +312,7 @@ def told(levels: Sequence[NoiseLevel]) -> bool:
     return clear(levels) or bool(bdtr(behind, n_orders, SIGNIFICANT) <= SIGNIFICANT)
 
 
-def in_unit_of(loss: Loss, given: Mapping[str, Any], target: Array, weight: Array) -> Loss:
+def set_error_sizes(loss: Loss, given: Mapping[str, Any], target: Array, weight: Array) -> Loss:
     """Return the loss with the error sizes left open by ``given`` in standard deviations of the target."""
     left_open = [name for name in IN_UNIT_SPREAD if hasattr(loss, name) and given.get(name) == AUTO]
     if not left_open:

@@ -435,8 +435,8 @@ class MKLSurvival(BaseMKL):
             scores = self._expansion.scores(samples.rows)[:, 0]
         else:
             scores = fit.problems[0].model_parts(found.dual_coef, found.kernel_weights)[0]
-        target = self.__dict__.pop("_target_of_fit")  # nothing but the baseline needs it, which is kept
-        self.baseline_ = baseline_hazard(target, scores, samples.weight)
+        self.baseline_ = baseline_hazard(self._target_of_fit, scores, samples.weight)
+        del self._target_of_fit  # nothing but the baseline needs it, which is kept
         self.event_times_ = np.unique(self.baseline_["time"].to_numpy())
 
     def predict(self, X: TableLike) -> Array:

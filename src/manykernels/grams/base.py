@@ -357,7 +357,7 @@ class GramStack(ABC):
         return self._origin is other._origin
 
     @contextmanager
-    def counted_apart(self) -> Iterator[GramStack]:
+    def count_apart(self) -> Iterator[GramStack]:
         """Return a twin of the stack with fresh counters, added to the original at the end.
 
         Concurrent runs on a shared stack thus count separately.
@@ -372,7 +372,7 @@ class GramStack(ABC):
         >>> import numpy as np
         >>> from manykernels.grams import DenseStack
         >>> stack = DenseStack(np.eye(2)[None])
-        >>> with stack.counted_apart() as twin:
+        >>> with stack.count_apart() as twin:
         ...     _ = twin.quad([1.0, 2.0]), stack.quad([1.0, 1.0])
         >>> twin.counters.passes, stack.counters.passes
         (1.0, 2.0)

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
     from manykernels.validation.gram import Unproven
 
 
-BAND = 64  # rows of which products of vectors are held at once: larger ones leave the cache
-MOST_BYTES = 2**28  # of a definite copy: it comes on top of what was planned for
-MOST_FLOPS = 1e10  # of eigenvalues, about ten seconds
-MOST_SINGLE = 1e30  # on a diagonal, and its inverse the least: single precision ends at 3e38 and 1e-38
 NOISE = 1.5  # times the most negative eigenvalue: rounding leaves positive ones of at most about that size
-NEGATIVE = 1e-13  # relative to the largest eigenvalue, beyond what double precision leaves of a zero
 
 
 class DenseStack(GramStack):
@@ -112,10 +107,11 @@ class DenseStack(GramStack):
         # Products of vectors are made once for all kernels, whose entries then meet one number a set, not one a vector.
         n, found = self.n_samples, np.zeros((self.n_kernels, R.shape[1]))
         sets, flat = np.ascontiguousarray(R.transpose(1, 0, 2)), self._array.reshape(self.n_kernels, -1)
-        between = np.empty((len(sets), BAND, n))
+        band = 64  # rows of which products of vectors are held at once: larger ones leave the cache
+        between = np.empty((len(sets), band, n))
         with blas_threads(n, self.n_threads):
-            for first in range(0, n, BAND):
-                rows = slice(first, min(first + BAND, n))
+            for first in range(0, n, band):
+                rows = slice(first, min(first + band, n))
                 own = between[:, : rows.stop - first]
                 np.matmul(sets[:, rows], sets.transpose(0, 2, 1), out=own)
                 entries = flat[:, first * n : rows.stop * n].astype(np.float64, copy=False)
@@ -199,7 +195,8 @@ class DensePart(GramView):
         super().__init__(whole, np.arange(whole.n_kernels), samples)
         self.in_memory, self._pads, tops = False, True, whole.largest
         rounds = len(samples) < MOST_SAMPLES * whole.n_samples and dtype is not None and np.dtype(dtype) == np.float32
-        self._rounds = rounds and bool((tops < MOST_SINGLE).all() and (tops[tops > 0] > 1.0 / MOST_SINGLE).all())
+        most_single = 1e30  # on a diagonal, and its inverse the least: single precision ends at 3e38 and 1e-38
+        self._rounds = rounds and bool((tops < most_single).all() and (tops[tops > 0] > 1.0 / most_single).all())
 
     @property
     def n_rounded_entries(self) -> int:
@@ -209,7 +206,7 @@ class DensePart(GramView):
     def copied(self) -> GramStack:
         """Return a copy; of all made a kernel is proven definite once."""
         whole, samples = self._parent, self._samples
-        found = PackedStack.rounded_part(whole, samples) if self._rounds else whole.restrict(samples)
+        found = PackedStack.pack_rounded(whole, samples) if self._rounds else whole.restrict(samples)
         if self._proofs is not None:
             found._unproven = self._proofs
         self._proofs = found._unproven
@@ -257,12 +254,15 @@ def definite_copy(stack: GramStack) -> DenseStack | None:
     positive noise. Hence eigenvalues up to `NOISE` times the most negative one are set to zero.
     """
     size, n_samples = stack.n_kernels * stack.n_samples**2, stack.n_samples
-    if stack.dtype != np.float32 or 8 * size > MOST_BYTES or 10 * size * n_samples > MOST_FLOPS:
+    most_bytes = 2**28  # of a definite copy: it comes on top of what was planned for
+    most_flops = 1e10  # of eigenvalues, about ten seconds
+    if stack.dtype != np.float32 or 8 * size > most_bytes or 10 * size * n_samples > most_flops:
         return None
     grams = stack.block()
     with blas_threads(n_samples, stack.n_threads):
         eigenvalues = np.linalg.eigvalsh(grams)
-        indefinite = np.flatnonzero(eigenvalues[:, 0] < -NEGATIVE * np.abs(eigenvalues[:, -1]))
+        negative = 1e-13  # relative to the largest eigenvalue, beyond what double precision leaves of a zero
+        indefinite = np.flatnonzero(eigenvalues[:, 0] < -negative * np.abs(eigenvalues[:, -1]))
         if not indefinite.size:
             return None
         for kernel in indefinite:

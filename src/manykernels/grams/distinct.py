@@ -21,8 +21,6 @@ from manykernels.grams.packed import PackedStack
 from manykernels.grams.rank_one import RankOneStack
 from manykernels.validation.arrays import Array
 
-BAND = 64  # rows of a sum that are written at once
-
 
 @dataclass(frozen=True, eq=False)
 class Distinct:
@@ -188,7 +186,7 @@ class DistinctStack(GramStack):
             found[part.kernels] = part.stack.largest
         return found
 
-    def _among(self, kernels: Array) -> Iterator[tuple[_Part, Array, Array]]:
+    def _parts_of(self, kernels: Array) -> Iterator[tuple[_Part, Array, Array]]:
         """Yield every part with the contained kernels' positions in ``kernels`` and in the part."""
         owners, places = self._owners[kernels], self._places[kernels]
         order = owners.argsort(kind="stable")
@@ -200,12 +198,12 @@ class DistinctStack(GramStack):
 
     def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
         found = np.empty((len(kernels), len(rows), len(cols)))
-        for part, at, own in self._among(kernels):
+        for part, at, own in self._parts_of(kernels):
             found[at] = part.stack._block(part.points(rows), part.points(cols), own)
         return found
 
     def _triangles(self, kernels: Array, out: Array) -> None:
-        for part, at, own in self._among(kernels):
+        for part, at, own in self._parts_of(kernels):
             for some in np.split(np.arange(len(at)), np.flatnonzero(np.diff(at) != 1) + 1):  # rows side by side
                 rows = out[at[some[0]] : at[some[-1]] + 1]
                 if part.codes is None:
@@ -227,13 +225,13 @@ class DistinctStack(GramStack):
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         found = np.empty((len(kernels), *columns.shape))
-        for part, at, own in self._among(kernels):
+        for part, at, own in self._parts_of(kernels):
             found[at] = part.spread(part.stack._apply_each(part.gathered(columns), own))
         return found
 
     def _apply(self, weights: Array, active: Array, columns: Array) -> Array:
         total = np.zeros(columns.shape)
-        for part, at, own in self._among(active):
+        for part, at, own in self._parts_of(active):
             weighted = np.zeros(len(part.kernels))
             weighted[own] = weights[active[at]]
             total += part.spread(part.stack._apply(weighted, own, part.gathered(columns)))
@@ -241,7 +239,7 @@ class DistinctStack(GramStack):
 
     def _combine(self, weights: Array, active: Array) -> Array:
         total, spread, lines = None, [], []
-        for part, at, own in self._among(active):
+        for part, at, own in self._parts_of(active):
             weighted = np.zeros(len(part.kernels))
             weighted[own] = weights[active[at]]
             if part.codes is not None:
@@ -253,9 +251,10 @@ class DistinctStack(GramStack):
         total = np.zeros((self.n_samples, self.n_samples)) if total is None else total
         for stack, weighted, own in lines:  # in the memory of the sum: a second matrix would be its largest array
             stack.add_to(total, weighted, own)
-        for top in range(0, self.n_samples if spread else 0, BAND):  # rows that stay in a cache from part to part
+        band = 64  # rows of a sum that are written at once
+        for top in range(0, self.n_samples if spread else 0, band):  # rows that stay in a cache from part to part
             for table, codes in spread:
-                add_spread(table, codes, top, min(top + BAND, self.n_samples), total)
+                add_spread(table, codes, top, min(top + band, self.n_samples), total)
         if spread or lines:
             mirror_upper(total)
         return total

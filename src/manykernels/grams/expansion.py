@@ -37,9 +37,6 @@ from manykernels.validation.arrays import Array, check_columns, check_vector
 from manykernels.validation.parameters import WithoutCaches
 
 CHUNK_ENTRIES = 8 * 2**20  # float64 values held at once while predicting
-TARGETS_AT_ONCE = 4096  # whose coefficients are copied while predicting
-FEW_ROWS = 8  # that are predicted kernel by kernel: what all kernels share takes longer to prepare
-MODERATE = 1e100  # values whose squares and sums are far from overflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +100,12 @@ class Expansion(WithoutCaches):
 
     def scores_of_few(self, X: object) -> Array | None:
         """Return the same for few rows of a table, kernel by kernel and hardly by BLAS; None if there are more."""
-        if not isinstance(X, Table) or not 1 <= len(X) <= FEW_ROWS or not self._of_kernels:
+        few_rows = 8  # that are predicted kernel by kernel: what all kernels share takes longer to prepare
+        if not isinstance(X, Table) or not 1 <= len(X) <= few_rows or not self._of_kernels:
             return None
         values = self.bank.table.values(X)
-        if not np.abs(values).max() < MODERATE:  # something is missing, or to be refused
+        moderate = 1e100  # values whose squares and sums are far from overflow
+        if not np.abs(values).max() < moderate:  # something is missing, or to be refused
             return None
         out = np.zeros((self.n_targets, len(values)))
         points: list[Array] = [values[:, places] for places in self._places]
@@ -222,8 +221,9 @@ def cross_scores(
     if len(weights) == 1:
         return cross_apply(bank, new, support, weights[0], coefficients.T)
     scores = np.empty((new.n_samples, len(coefficients)), dtype=coefficients.dtype)
-    for first in range(0, len(coefficients), TARGETS_AT_ONCE):
-        some = slice(first, first + TARGETS_AT_ONCE)
+    targets_at_once = 4096  # whose coefficients are copied while predicting
+    for first in range(0, len(coefficients), targets_at_once):
+        some = slice(first, first + targets_at_once)
         for at, values in _chunks(bank, new, support, weights[some], coefficients[some]):
             scores[at, some] = values.sum(axis=0)
     return scores

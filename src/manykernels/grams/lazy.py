@@ -26,7 +26,6 @@ from manykernels.validation.arrays import Array
 # Float64 kernel values held at once. They stay in cache, and so small an array is taken from memory already mapped:
 # with tiles of 4 MiB, mapping fresh pages cost more than the exponentials.
 TILE_BYTES = 2**19
-SUMMED_ROWS = 256  # of a sum of linear kernels, whose products are held until they are added
 SPARSE_TILE_BYTES = 2**24  # of sparse rows, whose columns are sorted anew for every tile
 
 
@@ -202,8 +201,9 @@ class TileEvaluator:
             factors = (weights * self.bank.scales[kernels])[linear]
             left = np.hstack([factor * own for factor, (own, _) in zip(factors, sides, strict=True)])
             right = np.hstack([own for _, own in sides])
-            for top in range(0, len(total), SUMMED_ROWS):
-                rows, first = slice(top, top + SUMMED_ROWS), top if upper else 0
+            summed_rows = 256  # of a sum of linear kernels, whose products are held until they are added
+            for top in range(0, len(total), summed_rows):
+                rows, first = slice(top, top + summed_rows), top if upper else 0
                 total[rows, first:] += left[rows] @ right[first:].T
         rest = np.flatnonzero(~self.linear[kernels])
         for group, fused, positions in self.runs(kernels[rest]):
@@ -347,12 +347,12 @@ class LazyStack(GramStack):
         return out
 
     def _triangles(self, kernels: Array, out: Array) -> None:
-        self._packed(kernels, slice(None), out)
+        self._pack(kernels, slice(None), out)
 
     def _triangles_among(self, samples: Array, kernels: Array, out: Array) -> None:
-        self._packed(kernels, samples, out)
+        self._pack(kernels, samples, out)
 
-    def _packed(self, kernels: Array, samples: Array | slice, out: Array) -> None:
+    def _pack(self, kernels: Array, samples: Array | slice, out: Array) -> None:
         """Write packed triangles, for compiled Gaussian kernels without intermediate blocks."""
         tiles, chosen = self._tiles, self._kernels[kernels]
         runs = list(tiles.runs(chosen))

@@ -21,9 +21,6 @@ from manykernels.threads import blas_threads, run_ranges
 from manykernels.validation.arrays import Array, check_float32_range, check_indices, read_only
 from manykernels.validation.gram import check_gram_array
 
-BANDS, LEAST_BAND = 6, 64  # of rows into which products of many columns divide a triangle, and their least height
-UNPACKED_COLUMNS = 16  # vectors from which on kernels are unpacked: a matrix product then takes less
-
 
 class PackedStack(GramStack):
     """Packed upper triangles, (M, N(N+1)/2): row i holds columns i..N-1, rows in turn.
@@ -64,9 +61,8 @@ class PackedStack(GramStack):
         self.packed = read_only(np.ascontiguousarray(triangles, dtype=dtype))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__ |= state
-        if self.packed.flags.writeable:  # as what is loaded is
-            self.packed = read_only(self.packed)
+        for name, value in state.items():  # what is loaded is writeable
+            setattr(self, name, read_only(value) if name == "packed" else value)
 
     @classmethod
     def from_dense(
@@ -105,7 +101,7 @@ class PackedStack(GramStack):
         return cls(out, stack.n_samples, names=stack._names_of(chosen), n_threads=stack.n_threads)
 
     @classmethod
-    def rounded_part(cls, stack: GramStack, samples: Array) -> PackedStack:
+    def pack_rounded(cls, stack: GramStack, samples: Array) -> PackedStack:
         """Pack kernels in memory on some samples in single precision, for models of which nothing is certified.
 
         Definiteness is tested on the original entries, before rounding.
@@ -148,7 +144,9 @@ class PackedStack(GramStack):
         n, found = self.n_samples, np.zeros((self.n_kernels, columns.shape[1]))
         half, columns = np.zeros((n, n)), np.ascontiguousarray(columns)
         diagonal = np.einsum("ii->i", half)  # a view
-        step = max(n // BANDS, LEAST_BAND)
+        # of rows into which products of many columns divide a triangle, and their least height
+        bands, least_band = 6, 64
+        step = max(n // bands, least_band)
         with blas_threads(n, self.n_threads):
             for triangle, row in zip(self.packed, found, strict=True):
                 unpack_upper(triangle, n, half)  # what is left of the diagonal is what is right of it
@@ -176,7 +174,8 @@ class PackedStack(GramStack):
         return gram
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
-        if columns.shape[1] >= UNPACKED_COLUMNS:
+        unpacked_columns = 16  # vectors from which on kernels are unpacked: a matrix product then takes less
+        if columns.shape[1] >= unpacked_columns:
             with blas_threads(self.n_samples, self.n_threads):
                 return np.array([self._unpacked(kernel) @ columns for kernel in kernels])
         right = np.ascontiguousarray(columns.T)

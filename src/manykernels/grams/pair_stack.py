@@ -86,8 +86,8 @@ class PairStack(GramStack):
             raise InvalidInputError(f"symmetry must be None, 'symmetric' or 'antisymmetric', got {symmetry!r}.")
         if symmetry is not None and right is not None:
             raise InvalidInputError("A symmetric kernel needs members of one kind: pass right=None with symmetry.")
-        first = _checked(left, "left")
-        second = first if right is None else _checked(right, "right")
+        first = _check_members(left, "left")
+        second = first if right is None else _check_members(right, "right")
         if products is None:
             products = _all_products(len(first), len(second), right is None)
         chosen = _check_products(products, len(first), len(second))
@@ -164,7 +164,7 @@ class PairStack(GramStack):
     def _quad(self, r: Array) -> Array:
         """Return ``<A V B, V>`` of every kernel as ``<V' A V, B>``, so every left kernel is read once."""
         table, squares = self._index.scatter(r), np.empty(self.n_kernels)
-        for a, kernels in by_left(self.products, np.arange(self.n_kernels)).items():
+        for a, kernels in group_by_left(self.products, np.arange(self.n_kernels)).items():
             small = (table.T @ self._factors.left(a)) @ table
             for m in kernels:
                 squares[m] = float(np.vdot(small, self._factors.right(self.products[m][1])))
@@ -216,7 +216,7 @@ class PairStack(GramStack):
         known = self._last
         if known is None or not np.array_equal(known[0], weights):
             sums: dict[int | None, Array] = {}
-            for a, kernels in by_left(self.products, active).items():
+            for a, kernels in group_by_left(self.products, active).items():
                 sums[a] = np.zeros((self._index.shape[1],) * 2)
                 for m in kernels:
                     sums[a] += weights[m] * self._factors.right(self.products[m][1])
@@ -281,7 +281,7 @@ class _Factors:
         return self._ones[size]
 
 
-def _checked(kernels: ArrayLike, name: str) -> Array:
+def _check_members(kernels: ArrayLike, name: str) -> Array:
     """Return kernels of members in float64, proven definite, and symmetric to the last bit."""
     array = examined(check_gram_array(kernels, name), "raise")[0].astype(np.float64, copy=False)
     return 0.5 * (array + array.transpose(0, 2, 1))
@@ -311,7 +311,7 @@ def _name(a: int | None, b: int | None) -> str:
     return " x ".join(parts)
 
 
-def by_left(products: Products, kernels: Array) -> dict[int | None, list[int]]:
+def group_by_left(products: Products, kernels: Array) -> dict[int | None, list[int]]:
     """Return kernels grouped by the left kernel."""
     groups: dict[int | None, list[int]] = {}
     for m in kernels.tolist():
@@ -346,7 +346,7 @@ def pair_scores(
     """Return ``sum_m d_m sum_l rho_l k_m(pair, pair_l)`` of new pairs, (n, k), for coefficients (N, k)."""
 
     def factors() -> Iterator[tuple[Array, Array]]:
-        for a, those in by_left(kernels.products, np.flatnonzero(weights)).items():
+        for a, those in group_by_left(kernels.products, np.flatnonzero(weights)).items():
             right = sum(weights[m] * kernels.factor(new, support, kernels.products[m][1], 1) for m in those)
             yield kernels.factor(new, support, a, 0), np.asarray(right)
 

@@ -12,7 +12,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.distinct import Distinct, Lines
 from manykernels.kernels import FittedBank, KernelBank, Linear, PreparedRows
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.patterns import NamedKernel, by_identity, transposed
+from manykernels.kernels.bank.patterns import NamedKernel, distinct_specs, transposed
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.validation.arrays import Array
 
@@ -21,15 +21,15 @@ READ = 4.3e-10  # an entry of a triangle, in a weighted sum, a product or a form
 SPREAD, SPREAD_ROW = 6e-10, 1.5e-12  # an entry of a weighted sum, spread from one among v points: the second v times
 UNPACKED = 6e-9  # an entry of a triangle among distinct points, made the matrix that is spread
 OPERATION = 2e-5  # one of these on the kernels of one set of distinct points, however few these are
-PRODUCTS = 2  # with a kernel, for each weighted sum that it is part of
-SHARE = 0.5  # of the kernels of a column that are part of a sum, about
 
 
 def pays(m: int, n: int, v: int) -> bool:
     """Return whether sums of ``m`` kernels among ``v`` of ``n`` points, and products, save time."""
-    read = READ * (1 + PRODUCTS) * SHARE * m * (n * n - v * v) / 2
+    products = 2  # with a kernel, for each weighted sum that it is part of
+    share = 0.5  # of the kernels of a column that are part of a sum, about
+    read = READ * (1 + products) * share * m * (n * n - v * v) / 2
     spread = (SPREAD + SPREAD_ROW * v) * n * n / 2 + UNPACKED * v * v / 2
-    return read > spread + (1 + PRODUCTS) * OPERATION
+    return read > spread + (1 + products) * OPERATION
 
 
 def worthwhile(bank: FittedBank, prepared: PreparedRows[Any]) -> list[Distinct]:
@@ -80,7 +80,7 @@ def repeats_of(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> l
     Of linear kernels held as their columns the number of points is zero.
     """
     _, specs, columns_of = transposed(expanded)
-    each = by_identity(specs).values()
+    each = distinct_specs(specs).values()
     if any(spec.family == "features" for spec in each):
         counts = Counter(columns for _, spec, columns in expanded if spec.family != "features")
     else:

@@ -20,7 +20,7 @@ from manykernels.grams.dense import DenseStack
 from manykernels.grams.distinct import Distinct, DistinctStack, Lines
 from manykernels.grams.factored import CompositeStack, FactoredStack, NystroemStack, served_by
 from manykernels.grams.factored.banks import default_landmarks, fit_factors, held_bytes, refusal_of_bank
-from manykernels.grams.factored.features import by_levels
+from manykernels.grams.factored.features import averages_levels
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.pair_stack import stack_of
@@ -57,7 +57,7 @@ from manykernels.kernels import (
 )
 from manykernels.kernels.bank.bank import bank_kinds
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels, Relevant, project_entry, with_narrow_kernels
+from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels, Relevant, add_narrow_kernels, project_entry
 from manykernels.kernels.bank.normalization import distinct_counts
 from manykernels.kernels.bank.patterns import Kind, NamedKernel, Spare
 from manykernels.kernels.pairs.bank import ProductKernels
@@ -70,9 +70,6 @@ PRECOMPUTED = "precomputed"
 Bank: TypeAlias = KernelBank | PrecomputedBank | PairKernels
 LAZY = "lazy"  # matrices that are evaluated whenever they are read, for a search, which reads averages of all kernels
 PATIENCE_SECONDS = 2.5  # predicted of a fit of the default bank, which it keeps its kernels for at most
-AGAIN_BYTES = 2**28  # of a stack that is built a second time, while somebody asks: evaluated within a second
-OBJECT_ROWS = 50  # that say how many features objects have
-RANK_ROWS = 200  # that say how many distinct values a column has
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +91,8 @@ class Training:
         None where the stack is large, or is not evaluated from numbers in columns, which may take long.
         """
         n = self.stack.n_samples
-        if self.build is None or 4 * self.stack.n_kernels * n * (n + 1) > AGAIN_BYTES:
+        again_bytes = 2**28  # of a stack that is built a second time, while somebody asks: evaluated within a second
+        if self.build is None or 4 * self.stack.n_kernels * n * (n + 1) > again_bytes:
             return None
         rows = numbers_of_rows(self.prepared, most_bytes)
         return None if rows is None else partial(self.build, rows)
@@ -245,7 +243,7 @@ def _add_narrow_kernels(bank: KernelBank, table: Table) -> KernelBank:
         for entry in bank.kernels
         for own in (entry.resolve(table) if isinstance(entry, DefaultKernels) else [entry])
     ]
-    wider = with_narrow_kernels(entries, table)
+    wider = add_narrow_kernels(entries, table)
     return bank.replace(kernels=wider) if len(wider) > len(entries) else bank
 
 
@@ -434,11 +432,12 @@ def object_sizes(kernels: Sequence[NamedKernel], table: Table) -> tuple[float, i
     """
     features, held = 0.0, 0.0
     samples: dict[int, Array] = {}
+    object_rows = 50  # that say how many features objects have
     for _, spec, columns in kernels:
         if not isinstance(spec, ObjectKernel):
             continue
         if columns[0] not in samples:
-            index = np.unique(np.linspace(0, len(table) - 1, min(len(table), OBJECT_ROWS)).astype(np.int64))
+            index = np.unique(np.linspace(0, len(table) - 1, min(len(table), object_rows)).astype(np.int64))
             samples[columns[0]] = table[index].objects(columns[0])
             held += sum(len(item) for item in samples[columns[0]] if isinstance(item, str)) / len(index) * len(table)
         try:
@@ -465,9 +464,10 @@ def total_rank(table: Table) -> int:
     """
     if table.is_sparse:
         return FULL_RANK * table.n_columns
+    rank_rows = 200  # that say how many distinct values a column has
     if isinstance(table.data, np.ndarray) and table.data.dtype.kind == "f":
-        return int(distinct_counts(table.data[:RANK_ROWS], FULL_RANK).sum())
-    rows = pd.DataFrame(table.data[:RANK_ROWS])
+        return int(distinct_counts(table.data[:rank_rows], FULL_RANK).sum())
+    rows = pd.DataFrame(table.data[:rank_rows])
     plain = np.array([isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in rows.dtypes], dtype=bool)
     rank = int(distinct_counts(rows.loc[:, plain].to_numpy(np.float64), FULL_RANK).sum()) if plain.any() else 0
     rows = rows.loc[:, ~plain]  # column by column, which takes long where there are many
@@ -479,7 +479,7 @@ def total_rank(table: Table) -> int:
 
 def _needs_landmarks(spec: KernelSpec, n_columns: int) -> bool:
     """Whether factors of a kernel are projections on landmarks, to be certified by the values."""
-    return served_by(spec, n_columns) == "nystroem" and not by_levels(spec)
+    return served_by(spec, n_columns) == "nystroem" and not averages_levels(spec)
 
 
 def build_stack(

@@ -39,7 +39,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     if not target.name or len(os.fsencode(target.name)) > MOST_BYTES:
         raise OSError("its name is empty or longer than file systems take")
     _remove_leftovers(target.parent)
-    handle, temporary = _begun(target.parent)
+    handle, temporary = _open_locked(target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -53,7 +53,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     _flush_folder(target.parent)
 
 
-def _begun(folder: Path) -> tuple[int, str]:
+def _open_locked(folder: Path) -> tuple[int, str]:
     """Return a new file, locked while open; a lock ends with the process."""
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=PREFIX)
     if fcntl is None:
@@ -62,7 +62,7 @@ def _begun(folder: Path) -> tuple[int, str]:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if not os.path.exists(temporary):  # another process saw it before it was locked
             os.close(handle)
-            return _begun(folder)
+            return _open_locked(folder)
     return handle, temporary
 
 
@@ -93,7 +93,7 @@ def write_file(path: str | Path, content: bytes | str, what: str) -> Path:
     return target
 
 
-def as_csv(frame: pd.DataFrame, separator: str = ",", *, header: bool = True) -> str:
+def render_csv(frame: pd.DataFrame, separator: str = ",", *, header: bool = True) -> str:
     """Return a table as CSV in which no text is a formula; an apostrophe precedes formulas.
 
     Texts that begin with ``=``, ``+``, ``-``, ``@``, a tab or a line break are prefixed, except numbers.

@@ -22,11 +22,7 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.validation.arrays import Array
 
-RESTING = 1e-9  # strength of the ridge term beside the second derivatives of the loss along the columns
 MOST_DIRECTIONS = 300  # columns beyond which a kernel is no linear part any more
-SMALLEST = 1e-6  # squared size of a column beside the largest: smaller ones would feel what stands for no penalty
-EXACT = 1e-13  # rest of a kernel beside its largest diagonal entry that is rounding
-ALIKE = 1e-8  # distance of a column of length one from the span of others that is rounding
 
 
 def resting_ridge(problem: Any, kernels: Array) -> Array:
@@ -41,7 +37,8 @@ def resting_ridge(problem: Any, kernels: Array) -> Array:
     bend = float((rho**2 / weight).sum()) / (2.0 * loss) if loss > 0 else 0.0
     sizes = problem.stack.take(kernels).diag_sums(problem.weight) / problem.penalties[kernels] ** 2
     ridge = np.zeros(problem.n_kernels)
-    ridge[kernels] = RESTING * (bend or 1.0) * np.where(sizes > 0, sizes, 1.0)
+    resting = 1e-9  # strength of the ridge term beside the second derivatives of the loss along the columns
+    ridge[kernels] = resting * (bend or 1.0) * np.where(sizes > 0, sizes, 1.0)
     return ridge
 
 
@@ -71,7 +68,8 @@ def free_directions(stack: GramStack, kernels: Array, *, ones: bool) -> Array:
     whole = whole / np.maximum(np.linalg.norm(whole, axis=0), np.finfo(np.float64).tiny)
     basis, triangle, _ = qr(whole, mode="economic", pivoting=True)
     sizes = np.abs(np.diag(triangle))
-    kept: Array = np.ascontiguousarray(basis[:, sizes > ALIKE])
+    alike = 1e-8  # distance of a column of length one from the span of others that is rounding
+    kept: Array = np.ascontiguousarray(basis[:, sizes > alike])
     if kept.shape[1] >= stack.n_samples:
         raise InvalidInputError(
             f"The kernels without a penalty fit {stack.n_samples} rows exactly, whatever the target: they have too "
@@ -90,9 +88,11 @@ def kernel_factor(stack: GramStack, kernel: int) -> Array:
     """
     diagonal = np.array(stack.take([kernel]).diag()[0])
     top, factor = diagonal.max(initial=0.0), np.empty((stack.n_samples, 0))
-    while diagonal.max(initial=0.0) > EXACT * top:  # at most MOST_DIRECTIONS times
+    smallest = 1e-6  # squared size of a column beside the largest: smaller ones would feel what stands for no penalty
+    exact = 1e-13  # rest of a kernel beside its largest diagonal entry that is rounding
+    while diagonal.max(initial=0.0) > exact * top:  # at most MOST_DIRECTIONS times
         pivot = int(np.argmax(diagonal))
-        if factor.shape[1] == MOST_DIRECTIONS or diagonal[pivot] < SMALLEST * top:
+        if factor.shape[1] == MOST_DIRECTIONS or diagonal[pivot] < smallest * top:
             name = stack.names[kernel] if stack.names else kernel
             raise InvalidInputError(
                 f"Kernel {name!r} cannot be unpenalized: it is not an inner product of a few columns of similar size. "
@@ -106,7 +106,6 @@ def kernel_factor(stack: GramStack, kernel: int) -> Array:
     return factor
 
 
-EXACT_BUDGET = 2e10  # kernel values that the evaluation of unsettled kernels may cost in one certificate
 PLAIN_BUDGET = 1e9  # kernel values, or rows read, that exact dual norms of all kernels may cost at most
 SHARP = 1e-7  # width of bounds on quadratic forms, beside the largest, that do for the strength of an empty model
 TIGHT = 1e-4  # relative width of the bounds on a norm that is good enough
@@ -127,7 +126,8 @@ def tighten(problem: Any, rho: Any, low: Array, high: Array, width: float = TIGH
     """
     stack, columns = problem.stack, columns_of(rho)
     cost, evaluated = stack.exact_cost * len(columns), 0
-    budget = EXACT_BUDGET - before * cost
+    exact_budget = 2e10  # kernel values that the evaluation of unsettled kernels may cost in one certificate
+    budget = exact_budget - before * cost
     while True:  # at most one evaluation a kernel
         loose = np.flatnonzero(_matters(problem.regularizer, low, high, width))
         loose = loose[high[loose] > low[loose] * (1 + width)]
@@ -167,7 +167,7 @@ def dual_exponent(regularizer: Regularizer) -> float:
     return 2.0 if regularizer.curve is None else regularizer.curve.dual_exponent
 
 
-def in_range(values: Array) -> Array:
+def check_range(values: Array) -> Array:
     """Reject overflowing norms and weights of an invalid model."""
     if not np.isfinite(values).all():
         m = int(np.argmax(~np.isfinite(values)))

@@ -22,13 +22,12 @@ from manykernels.objective.losses.base import LossOnRows, rows_weight
 from manykernels.objective.losses.bound import BoundLoss, SampleSum
 from manykernels.objective.regularizers.base import Regularizer, check_regularizer
 from manykernels.validation.arrays import Array, check_positive_vector, check_vector, read_only
+from manykernels.validation.parameters import drop_attributes
 
-CLOSE_ENOUGH = 1e-9  # relative gap beyond which no better dual point is looked for
 # cached, of those kernels
 OF_UNPENALIZED = "unpenalized", "certified_bound", "empty_coefficients", "_quads_at_empty", "_norms_at_empty"
 OF_KERNELS = "n_kernels", "penalties", "entry_roots", "_free_factors", *OF_UNPENALIZED  # cached, of all of them
 OF_TARGET = "bound", "loss_at_zero", "tiny", "best_constant", "_zero_model", *OF_UNPENALIZED  # cached, of a target
-SMALLEST_LOSS = 1e-300  # the squares in smaller ones lose digits to underflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,8 +188,7 @@ class Problem:
 
     def _forget(self, names: Iterable[str]) -> None:
         """Drop cached values invalid for a copy."""
-        for name in names:
-            self.__dict__.pop(name, None)
+        drop_attributes(self, names)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -219,7 +217,8 @@ class Problem:
         InvalidInputError
             If they do; the certificate would be rounded off.
         """
-        if self.loss.linear_dual and self.y.any() and self.loss_at_zero < SMALLEST_LOSS:
+        smallest_loss = 1e-300  # the squares in smaller ones lose digits to underflow
+        if self.loss.linear_dual and self.y.any() and self.loss_at_zero < smallest_loss:
             raise InvalidInputError(
                 f"The squared loss underflows at zero scores: y reaches only {np.abs(self.y).max():.3g} and "
                 f"sample_weight {self.weight.max():.3g}. Rescale them."
@@ -398,7 +397,7 @@ class Problem:
         unit = _unit(rho)
         with np.errstate(over="ignore", invalid="ignore"):
             squares = dual_norms.finite(self.stack.squares(rho / unit))
-            return dual_norms.in_range(unit * np.copysign(np.sqrt(np.abs(squares)), squares) / self.penalties)
+            return dual_norms.check_range(unit * np.copysign(np.sqrt(np.abs(squares)), squares) / self.penalties)
 
     def model_parts(self, rho: Array, d: Array) -> tuple[Array, Array]:
         """Scores ``f = sum_m d_m K_m rho`` (N,) and block norms ``t`` (M,); reads kernels with ``d_m != 0`` only.
@@ -415,14 +414,14 @@ class Problem:
         active = np.flatnonzero(d)
         unit, norms = _unit(rho), np.zeros(self.n_kernels)
         with np.errstate(over="ignore", invalid="ignore"):
-            weights = dual_norms.in_range(d[active] * unit)
+            weights = dual_norms.check_range(d[active] * unit)
             if rho.ndim == 1:
                 each = self.stack.apply_each(rho / unit, active)
                 scores, squares = weights @ each, each @ (rho / unit)
             else:
                 scores, squares = self.stack.combine(d) @ rho, self.stack.squares(rho / unit, active)
             roots = np.sqrt(np.maximum(dual_norms.finite(squares), 0.0))
-            norms[active] = dual_norms.in_range(self.penalties[active] * (weights * roots))
+            norms[active] = dual_norms.check_range(self.penalties[active] * (weights * roots))
             for m in np.intersect1d(self.unpenalized, active) if self.unpenalized.size else ():
                 norms[m] = self.penalties[m] * self.norm_of_values(m, d[m] * self.stack.apply_each(rho, [m])[0])
             return scores, norms
@@ -576,7 +575,7 @@ class Problem:
         fraction : float
             Positive.
         """
-        norms = self.beyond_rounding(self.empty_norms())
+        norms = self.zero_rounding(self.empty_norms())
         if not norms.any():  # there is nothing to gain, and a fraction of rounding would be no strength
             return self.with_penalty(replace(self.regularizer, strength=fraction * self.total_weight))
         loss = self.empirical_loss(self.constant_scores(self.zero_model()[1]))
@@ -587,7 +586,7 @@ class Problem:
         """Whether the targets are one value but for rounding, so that dual norms of the empty model are rounding."""
         return bool(np.ptp(self.y, axis=0).max() <= FEW * EPS * np.abs(self.y).max())
 
-    def beyond_rounding(self, norms: Array) -> Array:
+    def zero_rounding(self, norms: Array) -> Array:
         """Return norms at the model without kernels, with zeros where they may be rounding.
 
         Parameters
@@ -687,10 +686,11 @@ class Problem:
     def _best_dual(self, rho: Array, z: Array, primal: float) -> _DualPoint:
         """Return the best of the candidate dual points of a model, with early stopping."""
         best: _DualPoint | None = None
+        close_enough = 1e-9  # relative gap beyond which no better dual point is looked for
         for candidate, scores in self.certified_bound.candidates(rho, z, sums=self.fit_intercept):
             point = self._dual_point(candidate, scores)
             best = point if best is None or point.value > best.value else best
-            if primal - best.value <= CLOSE_ENOUGH * abs(primal):
+            if primal - best.value <= close_enough * abs(primal):
                 break
         assert best is not None
         return best
@@ -706,7 +706,7 @@ class Problem:
         """Return the residuals of the optimality conditions of a model, from scores without and with intercept."""
         rho, f, z = model
         scaled, sizes = point.scale * point.rho, np.abs(rho)
-        nearest = point.rho if self.bound.couples_samples else self.bound.in_domain(rho)
+        nearest = point.rho if self.bound.couples_samples else self.bound.clip_to_domain(rho)
         sums = np.abs(rho.sum(axis=0)).max() if self.fit_intercept else 0.0
         return KKTResiduals(
             stationarity=float(np.sum(losses + point.conjugates + self.bound.inner(z, scaled))) / denominator,

@@ -15,16 +15,13 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.validation.arrays import Array, check_symmetric_matrix, check_vector
 
-_ORTHOGONAL, _NEARLY = 1e-15, 1e-11
 """What inner products with directions may be beside the norm: where the search ends, and where it has failed."""
 
 _MOST_STEPS, _MOST_HALVINGS, _ENOUGH = 100, 40, 1e-4
 """Of Newton's method in the multipliers, and how much of its slope a step must gain."""
 
-_FLAT = 1e-10
 """Part of the unit matrix that keeps its systems solvable where most coefficients are at ends."""
 
-_ZERO_SUM = 1e-15
 """A sum below this part of the sum of absolute values is zero up to rounding."""
 
 
@@ -50,9 +47,10 @@ def project_box_hyperplane(r: Array, lo: Array, hi: Array) -> Array:
     if isinstance(r, RowVector):
         return _project_beside_rows(r, lo, hi)
     x = np.clip(r, lo, hi)
+    zero_sum = 1e-15
     # A second round removes the rounding that a huge r leaves in the first; its input is already in the box.
     for start in (r, None, None):
-        if abs(float(np.sum(x))) <= _ZERO_SUM * float(np.sum(np.abs(x))):
+        if abs(float(np.sum(x))) <= zero_sum * float(np.sum(np.abs(x))):
             break
         x = _project_once(x if start is None else start, lo, hi)
     return x
@@ -116,20 +114,22 @@ def project_box_orthogonal(r: Array, lo: Array, hi: Array, basis: Array) -> Arra
 
     nu = np.zeros(basis.shape[1])
     x, value, slope = at(nu)
+    orthogonal, nearly = 1e-15, 1e-11
+    flat = 1e-10
     for _ in range(_MOST_STEPS):
-        if np.abs(slope).max() <= _ORTHOGONAL * np.linalg.norm(x):
+        if np.abs(slope).max() <= orthogonal * np.linalg.norm(x):
             break
         moved = r - basis @ nu
         free = basis[(moved > lo) & (moved < hi)]
-        step = np.linalg.solve(free.T @ free + _FLAT * np.eye(len(nu)), slope)
+        step = np.linalg.solve(free.T @ free + flat * np.eye(len(nu)), slope)
         found = _ahead(at, nu, step, value, float(slope @ step)) or _ahead(at, nu, slope, value, float(slope @ slope))
         if found is None:
             break
         before = np.abs(slope).max()
         nu, (x, value, slope) = found
-        if np.abs(slope).max() >= before and before <= _NEARLY * np.linalg.norm(x):
+        if np.abs(slope).max() >= before and before <= nearly * np.linalg.norm(x):
             break
-    return x if np.abs(slope).max() <= _NEARLY * np.linalg.norm(x) else np.zeros_like(x)
+    return x if np.abs(slope).max() <= nearly * np.linalg.norm(x) else np.zeros_like(x)
 
 
 def _ahead(at: Callable[[Array], Any], nu: Array, step: Array, value: float, gain: float) -> Any:

@@ -23,7 +23,6 @@ from manykernels.objective.regularizers import Simplex
 from manykernels.solvers import WorkingSet
 from manykernels.validation.arrays import Array, check_positive
 
-INNER_TOL = 1e-2  # of tol: the gap of each problem with the hinge loss
 LARGEST_FACTOR = 60.0  # of the logarithm of C: a bracket beyond which nothing changes
 MOST_STEPS = 60
 
@@ -89,7 +88,7 @@ class MKLNovelty(OutlierMixin, BaseEstimator):
         """
         check_positive(self.tol, "tol")
         nu = check_positive(self.nu, "nu", upper=1.0)
-        stack = self._opened(X)
+        stack = self._open_training(X)
         problem, alpha, theta = self._solved(stack, nu)
         self.dual_coef_, self.kernel_weights_ = alpha, theta
         scores = stack.apply(theta, alpha)
@@ -149,7 +148,7 @@ class MKLNovelty(OutlierMixin, BaseEstimator):
         """
         return np.where(self.decision_function(X) >= 0, 1, -1)
 
-    def _opened(self, X: Any) -> GramStack:
+    def _open_training(self, X: Any) -> GramStack:
         """Return the kernels of the training samples; keep what new samples need."""
         if isinstance(self.kernels, str):
             if self.kernels != "precomputed":
@@ -166,7 +165,8 @@ class MKLNovelty(OutlierMixin, BaseEstimator):
     def _solved(self, stack: GramStack, nu: float) -> tuple[Problem, Array, Array]:
         """Return a problem on the stack, feasible ``alpha``, and ``theta`` on the simplex, for the given ``nu``."""
         n = stack.n_samples
-        solver = WorkingSet(tol=max(INNER_TOL * self.tol, 1e-8))
+        inner_tol = 1e-2  # of tol: the gap of each problem with the hinge loss
+        solver = WorkingSet(tol=max(inner_tol * self.tol, 1e-8))
         last: list[Any] = [None]
 
         def excess(log_constant: float) -> float:

@@ -28,7 +28,7 @@ from manykernels.solvers.run import (
     advice_of,
     continued,
     deadline,
-    on_rounded_kernels,
+    refine_rounded,
 )
 from manykernels.solvers.solution import Callback, Limits, Model, Solution, Status
 from manykernels.threads import blas_threads
@@ -114,7 +114,7 @@ def _passes_since(problem: Problem, entries: int) -> float:
     return (counters.entries - entries) / counters.entries_per_pass
 
 
-def certified_model(problem: Problem, model: Model, before: int, newton_steps: int = 0) -> Solution:
+def certify_model(problem: Problem, model: Model, before: int, newton_steps: int = 0) -> Solution:
     """Return a model with the certificate and the costs since so many entries were read."""
     certificate, whole = problem.certificate_apart(*model)
     passes = _passes_since(problem, before)
@@ -126,7 +126,6 @@ FITTED = 1e-6  # of the loss without kernels: an objective that is zero up to wh
 BY_NUMBERS = (Status.STALLED, Status.INACCURATE, Status.NUMERICAL_ERROR, Status.MAX_ITER)
 SYSTEMS = 100  # for each iteration that is allowed: what one learner at fixed weights may take where it breaks down
 PATIENCE = 12  # certificates without any progress before a run counts as stalled
-WORTH_KEEPING = 0.5  # relative gap of a model above which a fallback starts afresh: a cold start is no worse
 UNFINISHED = (Status.MAX_ITER, Status.STALLED, Status.NUMERICAL_ERROR)  # what a fallback is for
 BROKEN = (Status.STALLED, Status.NUMERICAL_ERROR)  # the same for a published method: so many iterations mean so many
 
@@ -347,9 +346,9 @@ class Solver(ABC, Generic[State]):
         """
         self._check_arguments(problem, warm_start)
         self.check(problem)
-        with problem.stack.counted_apart() as stack:
+        with problem.stack.count_apart() as stack:
             own = problem.over(stack)
-            solution = self._solve_apart(own, warm_start).with_replaced(stack.replaced_kernels)
+            solution = self._solve_apart(own, warm_start).record_replaced(stack.replaced_kernels)
         if solution.kernel_norms is None:
             solution = replace(solution, kernel_norms=solution.certificate.block_norms / problem.penalties)
         if solution.status is not Status.CONVERGED:
@@ -369,8 +368,8 @@ class Solver(ABC, Generic[State]):
             fallback = fallback.fallback
         if _unfinished(solution) and (stack := definite_copy(problem.stack)) is not None:
             again = replace(self, time_limit=self._time_left(solution))
-            found = again._solve_apart(problem.over(stack), None).with_replaced(stack.replaced_kernels)
-            solution = on_rounded_kernels(problem, solution, found, self.tol)
+            found = again._solve_apart(problem.over(stack), None).record_replaced(stack.replaced_kernels)
+            solution = refine_rounded(problem, solution, found, self.tol)
             if solution.replaced_kernels:  # certified on the exact kernels
                 return solution
         if problem.stack.prove_definite(np.flatnonzero(solution.kernel_weights)):
@@ -412,7 +411,7 @@ class Solver(ABC, Generic[State]):
         run: Run[Solution] = Run(self._limits, f"Solver '{self.name}'", converged=enough)
         with deadline(self.time_limit), blas_threads(problem.stack.n_samples, problem.stack.n_threads):
             models = self._models(problem, warm_start, run)
-            run.follow(models, lambda: certified_model(problem, _empty(problem), before))
+            run.follow(models, lambda: certify_model(problem, _empty(problem), before))
         return replace(run.solution(), passes=_passes_since(problem, before))
 
     def _models(self, problem: Problem, warm_start: Solution | None, run: Run[Solution]) -> Iterator[Solution | None]:
@@ -420,7 +419,7 @@ class Solver(ABC, Generic[State]):
         before = problem.stack.counters.entries
 
         def certified(model: Model, newton_steps: int) -> Solution:
-            return certified_model(problem, _fit_weight_set(problem, model), before, newton_steps)
+            return certify_model(problem, _fit_weight_set(problem, model), before, newton_steps)
 
         start = zero = _empty(problem)
         if warm_start is not None:
@@ -460,7 +459,8 @@ class Solver(ABC, Generic[State]):
         second = fallback(tol=self.tol, time_limit=left, callback=self.callback, verbose=self.verbose)
         if first.status is Status.MAX_ITER:
             second = replace(second, max_iter=self.max_iter)
-        warm = first if first.certificate.relative_gap < WORTH_KEEPING else None
+        worth_keeping = 0.5  # relative gap of a model above which a fallback starts afresh: a cold start is no worse
+        warm = first if first.certificate.relative_gap < worth_keeping else None
         try:
             return continued(first, second._solve(problem, warm))
         except KeyboardInterrupt:  # before the first certificate of the second

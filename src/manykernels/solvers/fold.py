@@ -138,7 +138,7 @@ class Fold(Generic[Opened, HeldOut]):
         """Return the retained models of a family, by strength."""
         return {strength: model for (of, strength), model in self._kept.items() if of == id(family)}
 
-    def kept_of(self, kind: type) -> list[tuple[float, Any]]:
+    def retained_models(self, kind: type) -> list[tuple[float, Any]]:
         """Return the retained models of a kind, of any family, with their strengths."""
         return [(strength, model) for (_, strength), model in self._kept.items() if isinstance(model, kind)]
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from manykernels.validation.arrays import Array
 
-COLLINEAR = 1e-10  # of the sum of squares of moves, which keeps the system for their combination solvable
-
 
 class ConjugateGradients:
     """Solve ``A x = b`` from zero, a single product with a symmetric positive definite ``A`` a step.
@@ -92,6 +90,7 @@ def shortest_combination(moves: Array) -> Array:
     """
     products = moves @ moves.copy().T  # of two arrays: the symmetric product of one takes four times as long
     squares = products.diagonal().copy()
-    np.fill_diagonal(products, squares + max(COLLINEAR * float(squares.sum()), 1e-280))
+    collinear = 1e-10  # of the sum of squares of moves, which keeps the system for their combination solvable
+    np.fill_diagonal(products, squares + max(collinear * float(squares.sum()), 1e-280))
     parts = np.linalg.solve(products, np.ones(len(products)))
     return np.asarray(parts / parts.sum())

@@ -70,7 +70,6 @@ def seconds_left() -> float:
     return max(_DEADLINE.get() - time.perf_counter(), 0.0)
 
 
-PROGRESS = 0.999  # share of the smallest gap so far that counts as a smaller one
 CAUTION = 100.0  # least ratio of the rounding bound to the true error in 13 cases seen in long double
 ROUNDING = 1e-12  # relative difference of primal values that decides nothing
 
@@ -205,7 +204,8 @@ class Run(Generic[C]):
         if self._best is None or self._converged(model) or _better(model, self._best):
             self._best = model
         self._useless += 1
-        if certificate.relative_gap < PROGRESS * self._smallest_gap:
+        progress = 0.999  # share of the smallest gap so far that counts as a smaller one
+        if certificate.relative_gap < progress * self._smallest_gap:
             self._useless = 0
         self._smallest_gap = min(self._smallest_gap, certificate.relative_gap)
         self.history.append(
@@ -320,7 +320,7 @@ def better_solution(first: Solution, second: Solution) -> Solution:
     return second if _better(second, first) else first
 
 
-def on_rounded_kernels(problem: Problem, first: Solution, second: Solution, tol: float) -> Solution:
+def refine_rounded(problem: Problem, first: Solution, second: Solution, tol: float) -> Solution:
     """Return the better of a run and of one on kernels without the rounding of float32.
 
     The second is certified on the kernels of ``problem`` if within ``tol``, otherwise on the substituted kernels.
@@ -333,7 +333,7 @@ def on_rounded_kernels(problem: Problem, first: Solution, second: Solution, tol:
     found, gap = continued(first, second), second.certificate.relative_gap
     if second.status is Status.CONVERGED:
         told = f"converged: relative duality gap {gap:.2e} <= tol {tol:.2e}"
-        return replace(found, replaced_kernels={}, message=told).with_replaced(second.replaced_kernels)
+        return replace(found, replaced_kernels={}, message=told).record_replaced(second.replaced_kernels)
     return replace(
         found,
         message=f"Solver '{first.solver}' stopped ({found.status}) after {found.n_iter} iterations at relative duality "

@@ -243,7 +243,7 @@ class Solution:
             object.__setattr__(self, "message", f"Solver '{self.solver}' stopped ({Status.INACCURATE}): {message}")
             object.__setattr__(self, "status", Status.INACCURATE)
 
-    def with_replaced(self, kernels: dict[int, float]) -> Solution:
+    def record_replaced(self, kernels: dict[int, float]) -> Solution:
         """Return the solution with a record of kernels replaced by the nearest definite ones.
 
         Parameters
@@ -256,7 +256,7 @@ class Solution:
         >>> import numpy as np
         >>> from manykernels import solve
         >>> found = solve(np.eye(2)[None], np.array([1.0, 3.0]), loss="squared", penalty="l1", alpha=0.25)
-        >>> found.with_replaced({0: 2e-9}).message.split(". ", 1)[1]
+        >>> found.record_replaced({0: 2e-9}).message.split(". ", 1)[1]
         'The nearest definite matrix stands for 1 of 1 kernels, negative by up to 2.0e-09 of the largest eigenvalue.'
         """
         if not kernels or kernels == self.replaced_kernels:

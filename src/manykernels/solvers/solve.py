@@ -50,7 +50,6 @@ from manykernels.solvers.solution import Solution, Status
 from manykernels.validation.arrays import Array, check_choice, check_nonnegative_vector, check_positive
 from manykernels.validation.parameters import SOLVE_NAMES, says_which
 
-NO_TIME = 1e-9  # seconds, of targets whose turn comes when a time limit is over
 RELATIVE = re.compile(r"\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\*\s*max\s*")
 
 
@@ -196,7 +195,7 @@ def solve(
     advice = None if all(found.status is Status.CONVERGED for found in solutions) else advice_on_chunks(opened.stack)
     if advice is not None:
         warn(advice, ConvergenceWarning)
-    finished = tuple(given.whole(opened.with_functions(solution)) for solution in solutions)
+    finished = tuple(given.whole(opened.attach_functions(solution)) for solution in solutions)
     return finished if several else finished[0]
 
 
@@ -208,8 +207,9 @@ def _solved(
         return [configured_solver(solver, problems[0], **parameters).solve(problems[0], warm_start)]
     limit, started = parameters.get("time_limit"), time.perf_counter()
     solutions: list[Solution] = []
+    no_time = 1e-9  # seconds, of targets whose turn comes when a time limit is over
     for number, problem in enumerate(problems):
-        left = {} if limit is None else {"time_limit": max(limit - (time.perf_counter() - started), NO_TIME)}
+        left = {} if limit is None else {"time_limit": max(limit - (time.perf_counter() - started), no_time)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             solutions.append(configured_solver(solver, problem, **(parameters | left)).solve(problem, warm_start))
@@ -225,7 +225,7 @@ class _Opened:
     stack: GramStack
     training: Training | None = None
 
-    def with_functions(self, solution: Solution) -> Solution:
+    def attach_functions(self, solution: Solution) -> Solution:
         """Return the solution with functions of new rows, if a bank defines the kernels."""
         if self.training is None:
             return solution

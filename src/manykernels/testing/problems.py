@@ -143,7 +143,7 @@ def _finish(drawn: SmallProblem, strength: float, text: str) -> SmallProblem:
             array.flags.writeable = False
     head = f"{drawn.loss_name} + {drawn.regularizer_name}, N={drawn.y.size}, M={drawn.kernels.shape[0]}"
     head += f", intercept={drawn.fit_intercept}, weighted={drawn.sample_weight is not None}"
-    return SmallProblem(**{**vars(drawn), "strength": float(strength), "description": f"{head}, {text}"})
+    return replace(drawn, strength=float(strength), description=f"{head}, {text}")
 
 
 def _gaussian(rng: np.random.Generator, X: Floats) -> Floats:

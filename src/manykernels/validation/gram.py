@@ -28,12 +28,9 @@ from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, check_choice, check_finite, real_array
 
 PSD_MODES = ("auto", "raise", "clip", "ignore")
-TOLD = 1e-10  # of the largest eigenvalue, what is negative: replaced matrices say so from here on
 FULL_CHECK_FLOPS = 1e9  # about a tenth of a second of Cholesky factorizations; 1000 kernels on 140 samples
 SHARE_OF_ONE_FIT = 0.05  # of that, for kernels of a single fit: a few milliseconds, as the fit takes itself
 ROUNDING = 8.0  # times sqrt(N) eps max|K|: twice the norm of a matrix of rounding errors in the entries
-SMALLEST_EXPONENT = -1000  # of two, whose inverse still is a number
-ARITHMETIC = 4.0  # times N eps max|K|: what a factorization in float64 adds
 
 
 def gram_tolerance(dtype: DTypeLike) -> float:
@@ -247,10 +244,12 @@ def is_definite(gram: Array, tolerance: float) -> bool | None:
     """
     n, largest = len(gram), float(gram.diagonal().max())
     stored = float(np.finfo(np.float32 if tolerance >= gram_tolerance(np.float32) else gram.dtype).eps)
-    rounding = min(ROUNDING * np.sqrt(n) * stored, tolerance) + ARITHMETIC * n * float(np.finfo(np.float64).eps)
+    arithmetic = 4.0  # times N eps max|K|: what a factorization in float64 adds
+    rounding = min(ROUNDING * np.sqrt(n) * stored, tolerance) + arithmetic * n * float(np.finfo(np.float64).eps)
     if largest > 0:  # no entry of a definite matrix is larger than its diagonal: what follows would fail
+        smallest_exponent = -1000  # of two, whose inverse still is a number
         # A power of two near it changes no digit, and the factorization can neither overflow nor vanish.
-        unit = 2.0 ** -max(math.frexp(largest)[1], SMALLEST_EXPONENT)
+        unit = 2.0 ** -max(math.frexp(largest)[1], smallest_exponent)
         shifted = np.multiply(gram, unit, dtype=np.float64)
         shifted.flat[:: n + 1] += rounding * unit * largest
         if dpotrf(shifted.T, lower=1, clean=0, overwrite_a=1)[1] == 0:
@@ -282,7 +281,8 @@ def tell_of_replaced(sizes: dict[int, float], n_kernels: int, name: str) -> None
     """Warn of kernels that are replaced since they are indefinite within the tolerance of their storage."""
     worst = max(sizes, key=lambda m: sizes[m], default=0)
     size = sizes.get(worst, 0.0)
-    if size < TOLD:
+    told = 1e-10  # of the largest eigenvalue, what is negative: replaced matrices say so from here on
+    if size < told:
         return
     warn(
         f"{len(sizes)} of {n_kernels} kernels are indefinite, {name}[{worst}] most: its smallest eigenvalue is "

@@ -84,8 +84,6 @@ SOLVE_NAMES: Mapping[str, str] = {
 UNITS = ("column", "view", "kernel", "kind")
 FORMER_UNITS = {"columns": "view", "feature": "column"}
 
-ALIKE = 0.75  # similarity of two names of parameters, one of which is a slip
-
 
 def check_unit(by: object, units: Collection[str] = UNITS) -> str:
     """Return the unit by which kernels are counted; replace a former name with a ``FutureWarning``."""
@@ -123,7 +121,8 @@ def printable(text: object, keep: str = "") -> str:
 
 def close_name(given: str, known: Collection[str]) -> str | None:
     """Return the known name closest to a misspelled name; None without a close name."""
-    return next(iter(get_close_matches(given, known, 1, ALIKE)), None)
+    alike = 0.75  # similarity of two names of parameters, one of which is a slip
+    return next(iter(get_close_matches(given, known, 1, alike)), None)
 
 
 class SaysWhichParameter:
@@ -131,8 +130,8 @@ class SaysWhichParameter:
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
-        if "__init__" in vars(cls):
-            setattr(cls, "__init__", _explaining(vars(cls)["__init__"]))  # noqa: B010  # mypy knows no other way
+        if (init := vars(cls).get("__init__")) is not None:
+            setattr(cls, "__init__", _explaining(init))  # noqa: B010  # mypy knows no other way
 
 
 def _explaining(init: Callable[..., None]) -> Any:
@@ -285,6 +284,12 @@ def check_n_jobs(value: object) -> int | None:
     return int(value)
 
 
+def drop_attributes(owner: object, names: Iterable[str]) -> None:
+    """Delete stored attributes, such as results of an earlier fit and cached properties, as far as present."""
+    for name in names:
+        vars(owner).pop(name, None)
+
+
 class WithoutCaches:
     """Pickle objects without cached properties."""
 
@@ -294,8 +299,7 @@ class WithoutCaches:
 
     def _drop_caches(self) -> None:
         """Release the values of cached properties."""
-        for name in [name for name in vars(self) if self._caches(name)]:
-            del vars(self)[name]
+        drop_attributes(self, [name for name in vars(self) if self._caches(name)])
 
     @classmethod
     def _caches(cls, name: str) -> bool:

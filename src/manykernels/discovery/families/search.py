@@ -153,7 +153,7 @@ class SearchSettings:
         check_count(self.proof, "proof", least=0)
 
 
-def checked_settings(settings: SearchSettings | None) -> SearchSettings:
+def check_settings(settings: SearchSettings | None) -> SearchSettings:
     """Return ``settings``, or the default for None."""
     chosen = SearchSettings() if settings is None else settings
     return check_instance(chosen, SearchSettings, "settings", "SearchSettings(n_starts=5)")
@@ -207,7 +207,7 @@ class FamilySearch:
 
     def __post_init__(self) -> None:
         check_instance(self.family, KernelFamily, "family", "GaussianFamily(0.1, 10.0)")  # type: ignore[type-abstract]  # any of them
-        checked_settings(self.settings)
+        check_settings(self.settings)
         object.__setattr__(self, "points", check_points(self.points))
         wrong = next((member for member in self.family.members or () if len(member) != self.n_parameters), None)
         if wrong is not None:

@@ -18,10 +18,6 @@ from manykernels.validation.arrays import Array, check_count
 # Which common widths are worth a search: what samples can tell apart.
 
 
-NARROWEST, NARROW = 0.05, 0.5  # of the median distance: the narrowest width for many samples, and for few
-WIDEST = 20.0
-
-
 def resolved_widths(points: Array) -> tuple[float, float]:
     """Return the narrowest and the widest width for points, in proportion to their median distance.
 
@@ -40,13 +36,14 @@ def resolved_widths(points: Array) -> tuple[float, float]:
     """
     distinct = np.unique(points, axis=0)
     n_varying = max(1, int(np.sum(np.ptp(distinct, axis=0) > 0)))
-    share = float(np.clip(len(distinct) ** (-1.0 / n_varying), NARROWEST, NARROW))
+    narrowest, narrow = 0.05, 0.5  # of the median distance: the narrowest width for many samples, and for few
+    share = float(np.clip(len(distinct) ** (-1.0 / n_varying), narrowest, narrow))
     median = median_distance(distinct)
-    return share * median, WIDEST * median
+    widest = 20.0
+    return share * median, widest * median
 
 
 SAFETY = 1.000001  # a factor on derivatives, for the rounding of roots
-LARGEST_EXPONENT = 700.0  # beyond it the exponential is zero and polynomials times it would be nan
 
 
 @cache
@@ -137,7 +134,8 @@ class RadialFamily(KernelFamily[Array]):
         return places
 
     def _exponents(self, prepared: Array, parameter: Array) -> Array:
-        return np.minimum(prepared * float(parameter[0]) ** -self.power, LARGEST_EXPONENT)
+        largest_exponent = 700.0  # beyond it the exponential is zero and polynomials times it would be nan
+        return np.minimum(prepared * float(parameter[0]) ** -self.power, largest_exponent)
 
 
 @dataclass(frozen=True)
@@ -299,9 +297,6 @@ class ArdGaussianFamily(KernelFamily[Array]):
         return np.exp(-0.5 * pdist(prepared / parameter, "sqeuclidean"))
 
 
-BLOCK_ENTRIES = 2**22  # float64 values of features held at once
-
-
 @dataclass(frozen=True)
 class DirichletFamily(KernelFamily[Array]):
     """Dirichlet kernels ``prod_j (1 + 2 sum_{k <= degree} cos(k frequency (x_j - z_j)))`` of any frequency.
@@ -348,13 +343,14 @@ class DirichletFamily(KernelFamily[Array]):
         if prepared.shape[1] == 1:
             values, slopes = self._feature_values(prepared[:, 0], parameter, pairs)
             return float(values[0]), slopes
-        value, slope = self._by_columns(prepared, float(parameter[0]))
+        value, slope = self._gram_of_columns(prepared, float(parameter[0]))
         return pairs.with_kernel(value), np.array([pairs.with_kernel(slope)])
 
     def inner_many(self, prepared: Array, parameters: Array, pairs: PairWeights) -> tuple[Array, Array]:
         if prepared.shape[1] > 1:
             return super().inner_many(prepared, parameters, pairs)
-        step = max(1, BLOCK_ENTRIES // (2 * self.degree * len(prepared)))
+        block_entries = 2**22  # float64 values of features held at once
+        step = max(1, block_entries // (2 * self.degree * len(prepared)))
         parts = [
             self._feature_values(prepared[:, 0], parameters[at : at + step, 0], pairs)
             for at in range(0, len(parameters), step)
@@ -394,7 +390,7 @@ class DirichletFamily(KernelFamily[Array]):
                 slopes += 4.0 * np.einsum("nfk,nfk->f", change, image)
         return values, slopes
 
-    def _by_columns(self, points: Array, frequency: float) -> tuple[Array, Array]:
+    def _gram_of_columns(self, points: Array, frequency: float) -> tuple[Array, Array]:
         """Return the Gram matrix and the derivative, column after column by the product rule."""
         value, slope = np.ones((len(points), len(points))), np.zeros((len(points), len(points)))
         for x in points.T:

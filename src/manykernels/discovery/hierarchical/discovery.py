@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from manykernels.discovery.base import Discovery, Limits, SearchProblem, certificate_of, checked_limits, run_search
+from manykernels.discovery.base import Discovery, Limits, SearchProblem, certificate_of, resolve_limits, run_search
 from manykernels.discovery.hierarchical.newton import (
     HierarchicalNewton,
     HierarchicalNorm,
     ReducedProblem,
     descend,
-    grown_newton,
+    grow_newton,
     start_newton,
 )
 from manykernels.discovery.hierarchical.product_grid import (
@@ -40,13 +40,6 @@ from manykernels.validation.arrays import Array, check_count, check_growth
 # Numbers that follow from no theorem: they decide the time, not what is certified. Shares and factors are those of the
 # gap that is being closed.
 CLOSER = 0.1  # the share of the gap over the family that the gap over the hull is brought to
-HULL_SHARE = 0.3  # the share of tol that suffices for the gap over the hull
-NEWTON_SHARE = 0.3  # of that, which the Newton iteration may leave; the rest is for setting small weights to zero
-OUTSIDE_SHARE = 0.5  # the share of tol that bounds on sources may cost
-FEWEST_ADDED = 10  # sources a round
-ADDED_SHARE = 0.25  # of the size of the hull, if that is more
-NEW_SHARE = 1e-3  # of the smallest group weight, which the group weight of a node gets that was not yet solved for
-PRUNING_SHARE = 0.1  # of the gap, which setting small weights to zero may cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +95,8 @@ class HierarchicalSearch:
         rho, b = self.base.zero_model()
         model, solved_to = self._model(rho, np.zeros(1), b), np.inf
         known: dict[Node, tuple[float, float]] = {}
+        hull_share = 0.3  # the share of tol that suffices for the gap over the hull
+        outside_share = 0.5  # the share of tol that bounds on sources may cost
         while True:
             reduced = self._reduced()
             feasible = self.base.feasible_dual(model[0])
@@ -109,28 +104,32 @@ class HierarchicalSearch:
             certificate = self._certificate(reduced, model, feasible, norm.whole)
             yield self._candidate(model, certificate)
             hull_gap = self._certificate(reduced, model, feasible, norm.inside).relative_gap
-            room = OUTSIDE_SHARE * self.tol * 2.0 * self.posed.strength * abs(certificate.primal)
+            room = outside_share * self.tol * 2.0 * self.posed.strength * abs(certificate.primal)
             necessary, doubtful = norm.violators(norm.inside + room)
-            goal = max(CLOSER * min(certificate.relative_gap, 1.0), HULL_SHARE * self.tol)
+            goal = max(CLOSER * min(certificate.relative_gap, 1.0), hull_share * self.tol)
             if not self._add(necessary):
                 if min(hull_gap, solved_to) <= goal and self._add(doubtful):
                     continue
                 if self._constant:
                     return
-                goal = HULL_SHARE * self.tol
+                goal = hull_share * self.tol
                 if solved_to <= goal:
                     return
             model, solved_to, known = self._solved(goal, certificate.gap), goal, {}
 
     def _add(self, nodes: list[Node]) -> bool:
         """Add the first nodes to the hull, as many as there is room for; return whether there were any."""
-        most = max(FEWEST_ADDED, int(ADDED_SHARE * len(self.hull.nodes)))
+        fewest_added = 10  # sources a round
+        added_share = 0.25  # of the size of the hull, if that is more
+        most = max(fewest_added, int(added_share * len(self.hull.nodes)))
         chosen = nodes[: min(most, self.max_kernels - len(self.hull.nodes))]
         for node in chosen:
             self.hull.add(node)
         # So small that new groups take what only they hold, in the shares of the bound on the descendants of a source.
         added = np.array([self.grid.penalty(node) for node in chosen])
-        self.eta = np.concatenate([self.eta, NEW_SHARE * self.eta.min() * added / added.max(initial=1.0)])
+        # of the smallest group weight, which the group weight of a node gets that was not yet solved for
+        new_share = 1e-3
+        self.eta = np.concatenate([self.eta, new_share * self.eta.min() * added / added.max(initial=1.0)])
         return bool(chosen)
 
     def _reduced(self) -> ReducedProblem:
@@ -142,17 +141,20 @@ class HierarchicalSearch:
     def _solved(self, goal: float, gap: float) -> Model:
         """Solve on the hull, warm-started if possible, and from scratch after a failure."""
         reduced = self._reduced()
-        warm = None if self.newton is None else grown_newton(self.newton, reduced, gap)
-        if warm is None or not (self._descended(warm, NEWTON_SHARE * goal) or seconds_left() == 0):
-            self._descended(start_newton(reduced, *self.base.zero_model()), NEWTON_SHARE * goal)
+        warm = None if self.newton is None else grow_newton(self.newton, reduced, gap)
+        # of that, which the Newton iteration may leave; the rest is for setting small weights to zero
+        newton_share = 0.3
+        if warm is None or not (self._descend(warm, newton_share * goal) or seconds_left() == 0):
+            self._descend(start_newton(reduced, *self.base.zero_model()), newton_share * goal)
         newton = self.newton
         assert newton is not None
         primal, dual = newton.bounds()
         unit = max(abs(primal), self.base.tiny)
-        weights = newton.weights_for(max(goal * unit, (1.0 + PRUNING_SHARE) * (primal - dual)))
+        pruning_share = 0.1  # of the gap, which setting small weights to zero may cost
+        weights = newton.weights_for(max(goal * unit, (1.0 + pruning_share) * (primal - dual)))
         return self._model(newton.samples.rho, weights, newton.b)
 
-    def _descended(self, newton: HierarchicalNewton, goal: float) -> bool:
+    def _descend(self, newton: HierarchicalNewton, goal: float) -> bool:
         steps, reached = descend(newton, goal)
         self.newton, self.eta = newton, newton.group_weights
         self.steps += steps
@@ -281,7 +283,7 @@ def discover_hierarchical(
     ['x0', 'x0 x x5', 'x5']
     """
     grid = _grid(problem.points, kernels, degree, growth, check_normalize(normalize))
-    limits, base = checked_limits(limits, Limits()), problem.without_kernels(Simplex(problem.strength))
+    limits, base = resolve_limits(limits, Limits()), problem.without_kernels(Simplex(problem.strength))
     base.check_precision()
     most = check_count(max_kernels, "max_kernels")
     search = HierarchicalSearch(grid, problem, base, limits.tol, most)

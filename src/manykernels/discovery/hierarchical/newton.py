@@ -86,17 +86,11 @@ class HierarchicalNorm:
 
 # Numbers that follow from no theorem: they decide the time, not what is certified.
 START_SHARE = 0.3  # of the gap per pair, which the first step aims at
-FAST, SLOW = 0.1, 0.5  # the same after a step that was almost whole, and after any other
-FULL = 0.9  # of a step that counts as almost whole
 LIFT = 0.1  # of the last gap, which complementarity products are raised to when nodes are added
 MOST_STEPS = 200  # on one hull
-WANTED_SHARE = 0.1  # of the wanted gap, below which complementarity products need not fall
 
 # Group weights
 MOST_GROWTH = 10.0  # of a group weight in one step, and most that it may shrink
-FARTHEST = 3.0  # factor that a complementarity product may be off its target
-SMALLEST_RELATIVE_SLACK = 0.02  # of the multiplier of the simplex, at the start
-JITTERS = (0.0, 1e-14, 1e-12, 1e-10)  # relative to the unit diagonal
 
 
 # The kernel side of the primal-dual Newton system for the hierarchical norm.
@@ -139,7 +133,8 @@ class HierarchicalWeights:
         """Return variables at group weights ``eta`` with slacks matching the squared norms."""
         gains = norm.dual_squares(eta, squared_norms) / (2.0 * norm.strength)
         top = max(1.1 * float(gains.max()), np.finfo(np.float64).tiny)
-        return cls(norm, eta, np.maximum(top - gains, SMALLEST_RELATIVE_SLACK * top))
+        smallest_relative_slack = 0.02  # of the multiplier of the simplex, at the start
+        return cls(norm, eta, np.maximum(top - gains, smallest_relative_slack * top))
 
     def grown(self, norm: HierarchicalNorm, squared_norms: Array, share: float) -> HierarchicalWeights:
         """Return variables on a larger hull, with the present nodes first.
@@ -174,7 +169,7 @@ class HierarchicalWeights:
         pulls = heights @ self._shares
         self._target, self._level = target, max(0.5 * float(pulls.sum()), np.finfo(np.float64).tiny)
         self._factorize(heights, pulls)
-        wanted = 0.5 * pulls + self._wanted() + self.slack * self.eta
+        wanted = 0.5 * pulls + self._target_change() + self.slack * self.eta
         self._fixed = self._projected(wanted) + self._normal * (1.0 - self.eta.sum()) / (self.eta @ self._normal)
         shift = self._zeta * (self._shares @ self._fixed) / strength
         squared_bound = 2.0 * self.norm.strength * self._level * self.norm.squares
@@ -193,7 +188,7 @@ class HierarchicalWeights:
 
     @property
     def _dslack(self) -> Array:
-        return self._wanted() / self.eta - self.slack * self._growth
+        return self._target_change() / self.eta - self.slack * self._growth
 
     def move(self, step: float) -> None:
         """Take the step.
@@ -207,7 +202,8 @@ class HierarchicalWeights:
         eta = self.eta * np.where(growth > 0, 1.0 + growth, 1.0 / (1.0 - growth))
         self.eta = eta / eta.sum()
         central = self._target / self.eta
-        self.slack = np.clip(slack, central / FARTHEST, FARTHEST * central)
+        farthest = 3.0  # factor that a complementarity product may be off its target
+        self.slack = np.clip(slack, central / farthest, farthest * central)
         self._set_weights()
 
     def longest_step(self) -> float:
@@ -220,7 +216,7 @@ class HierarchicalWeights:
         chosen: Array = groups @ self.norm.above.T > 0
         return chosen
 
-    def _wanted(self) -> Array:
+    def _target_change(self) -> Array:
         """Return the target change of the products of slack and group weight."""
         return self._target - self.slack * self.eta
 
@@ -249,7 +245,8 @@ class HierarchicalWeights:
 
 def _robust_cholesky(matrix: Array) -> Array:
     """Factorize a matrix of unit diagonal, with a jitter only if needed."""
-    for jitter in JITTERS:
+    jitters = (0.0, 1e-14, 1e-12, 1e-10)  # relative to the unit diagonal
+    for jitter in jitters:
         try:
             return cholesky(matrix + jitter * np.eye(len(matrix)), lower=True)
         except LinAlgError:
@@ -333,8 +330,10 @@ class HierarchicalNewton(PrimalDual):
             raise FloatingPointError("the Newton direction is not finite")
         dproducts = self._products_of(drho)
         trusted = min(self._trusted_step(drho, dproducts, at_point[1].squared_bound), self._groups.longest_step())
-        primal_step, dual_step = (min(step, trusted) for step in self._shortened(longest))
-        self._share = FAST if min(primal_step, dual_step) > FULL else SLOW
+        primal_step, dual_step = (min(step, trusted) for step in self._shorten(longest))
+        fast, slow = 0.1, 0.5  # the same after a step that was almost whole, and after any other
+        full = 0.9  # of a step that counts as almost whole
+        self._share = fast if min(primal_step, dual_step) > full else slow
         linear = self.samples.move(primal_step, dual_step)
         self._groups.move(dual_step)
         self.b += dual_step * db
@@ -378,7 +377,7 @@ def _newton(
     return HierarchicalNewton(cast(Problem, problem), samples, cast(Any, kernels), b)
 
 
-def grown_newton(last: HierarchicalNewton, problem: ReducedProblem, gap: float) -> HierarchicalNewton:
+def grow_newton(last: HierarchicalNewton, problem: ReducedProblem, gap: float) -> HierarchicalNewton:
     """Return the point of ``last`` on a larger hull, with the nodes of ``last`` first."""
     samples, old, norm = last.samples, last._groups, problem.regularizer
     barrier = max(LIFT * gap / (samples.n_pairs + len(norm.penalties)), last.barrier())
@@ -392,6 +391,7 @@ def grown_newton(last: HierarchicalNewton, problem: ReducedProblem, gap: float) 
 
 def descend(iteration: HierarchicalNewton, tol: float) -> tuple[int, bool]:
     """Take Newton steps until the relative gap over the hull is at most ``tol``, or the time is over."""
+    wanted_share = 0.1  # of the wanted gap, below which complementarity products need not fall
     for step in range(MOST_STEPS + 1):
         primal, dual = iteration.bounds()
         unit = max(abs(primal), iteration.problem.tiny)
@@ -400,7 +400,7 @@ def descend(iteration: HierarchicalNewton, tol: float) -> tuple[int, bool]:
         if step == MOST_STEPS:
             return step, False
         try:
-            iteration.newton_step(WANTED_SHARE * tol * unit)
+            iteration.newton_step(wanted_share * tol * unit)
         except OutOfTimeError:  # before anything has moved
             return step, False
     raise AssertionError("the loop returns in its last round")

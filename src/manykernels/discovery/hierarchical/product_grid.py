@@ -28,10 +28,6 @@ from manykernels.grams import RankOneStack
 from manykernels.kernels import Interaction, KernelSpec, Linear
 from manykernels.validation.arrays import Array
 
-BATCH = 1000  # sources bounded at once
-LARGEST_CACHE = 2**30  # bytes of Gram matrices kept; others are multiplied out again when they are needed
-
-
 # Nodes of the graph, their hull, and their kernels.
 
 
@@ -301,8 +297,9 @@ class MonomialGrid(ProductGrid):
             return super().source_bounds(rho, sources)
         squares, bounds = np.zeros(len(sources)), np.zeros(len(sources))
         depths = np.array([depth(node) for node in sources])
+        batch = 1000  # sources bounded at once
         for level in np.unique(depths):
-            for chosen in np.array_split(np.flatnonzero(depths == level), 1 + len(sources) // BATCH):
+            for chosen in np.array_split(np.flatnonzero(depths == level), 1 + len(sources) // batch):
                 weighted = rho * np.array([self.feature(sources[m]) for m in chosen]).reshape(-1, self.n_samples)
                 squares[chosen] = np.square(weighted.sum(axis=1))
                 bounds[chosen] = squares[chosen] + self._below(weighted, self.degree - level)
@@ -391,7 +388,8 @@ class _GramCache:
         """Return the cached Gram matrix."""
         if node not in self._kept:
             gram = self.product(node)
-            if (len(self._kept) + 1) * gram.nbytes > LARGEST_CACHE:
+            largest_cache = 2**30  # bytes of Gram matrices kept; others are multiplied out again when they are needed
+            if (len(self._kept) + 1) * gram.nbytes > largest_cache:
                 return gram
             self._kept[node] = gram
         return self._kept[node]

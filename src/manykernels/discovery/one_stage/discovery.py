@@ -12,13 +12,13 @@ from manykernels.discovery.base import (
     Discovery,
     Limits,
     SearchProblem,
-    checked_limits,
     random_generator,
+    resolve_limits,
     run_search,
     solve_quietly,
 )
 from manykernels.discovery.families.base import KernelFamily, PairWeights
-from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
+from manykernels.discovery.families.search import FamilySearch, SearchSettings, check_settings
 from manykernels.discovery.families.stationary import ArdGaussianFamily, GaussianFamily
 from manykernels.discovery.one_stage.mixture import (
     CHECKPOINTS,
@@ -150,7 +150,7 @@ def discover_greedily(
     (True, True)
     """
     check_choice(update, UPDATES, "update")
-    settings, limits = checked_settings(settings), checked_limits(limits, Limits())
+    settings, limits = check_settings(settings), resolve_limits(limits, Limits())
     if settings.shrinkage > 0:
         raise InvalidInputError(
             f"shrinkage={settings.shrinkage:g} needs stages=2: in one stage there would be no bound on the family. "
@@ -427,11 +427,11 @@ def discover_by_sampling(
             f"Widths are drawn for GaussianFamily and ArdGaussianFamily only, and from no list, got {family!r}; a "
             "greedy search takes any family."
         )
-    learner = Learner(problem, FamilySearch(family, problem.points, checked_settings(settings)))
+    learner = Learner(problem, FamilySearch(family, problem.points, check_settings(settings)))
     if ball not in (1, 2):
         raise InvalidInputError(f"ball must be 1 or 2, got {ball!r}.")
     steps = _Steps(n_draws, step, check_flag(corrective, "corrective"), ball)
-    limits = replace(checked_limits(limits, Limits()), max_iter=-(-n_draws // steps.every), name="search by sampling")
+    limits = replace(resolve_limits(limits, Limits()), max_iter=-(-n_draws // steps.every), name="search by sampling")
     rng = random_generator(random_state)
     return run_search(_sample(learner, limits, rng, steps), limits, learner.empty)
 

@@ -13,7 +13,7 @@ from itertools import product
 
 import numpy as np
 
-from manykernels.discovery.base import Discovery, Found, Limits, SearchProblem, best_scaling, with_dual
+from manykernels.discovery.base import Discovery, Found, Limits, SearchProblem, best_scaling, replace_dual
 from manykernels.discovery.families.base import PairWeights
 from manykernels.discovery.families.search import BestMember, FamilySearch
 from manykernels.discovery.families.stationary import ArdGaussianFamily
@@ -38,7 +38,6 @@ STEP_TOL = 1e-3  # of the step length in a line search
 
 # Kernels found, and their certificate
 BOUND_SHARE = 0.1  # of the gap, that the bound over a family may add to it
-SAME = 1e-8  # parameters closer than this on the scale of the search are one kernel
 
 # Sampling
 DRAW_TOL = 1e-4  # of the learner at each draw: noise of the draw is far above it
@@ -94,8 +93,9 @@ class WeightedMembers:
     def with_member(self, search: FamilySearch, parameter: Array) -> tuple[WeightedMembers, int]:
         """Return the mixture extended by a member of weight zero, and the position; known members merge."""
         at = search.family.coordinate(parameter)
+        same = 1e-8  # parameters closer than this on the scale of the search are one kernel
         for m, known in enumerate(self.parameters):
-            if np.max(np.abs(search.family.coordinate(known) - at)) < SAME:
+            if np.max(np.abs(search.family.coordinate(known) - at)) < same:
                 return self, m
         grown = WeightedMembers(
             (*self.parameters, parameter), (*self.grams, search.gram(parameter)), np.append(self.weights, 0.0)
@@ -190,8 +190,6 @@ def candidate(
 
 
 LEVELS = 1 << 20  # finest grid, along a side of the whole box
-BATCH = 32  # boxes that are split at once
-BLOCK_ENTRIES = 2_000_000
 Key = tuple[int, ...]
 
 
@@ -224,7 +222,8 @@ class _Corners:
     def learn(self, keys: set[Key]) -> None:
         """Compute the values not known yet."""
         missing = [key for key in keys if key not in self.known]
-        step = max(1, BLOCK_ENTRIES // max(len(self.products), 1))
+        block_entries = 2_000_000
+        step = max(1, block_entries // max(len(self.products), 1))
         for at in range(0, len(missing), step):
             block = missing[at : at + step]
             inverse = np.array([-0.5 / self.widths(key) ** 2 for key in block])
@@ -250,13 +249,14 @@ def corner_bound(points: Array, vector: Array, low: float, high: float, *, slack
     root = (0,) * n, (LEVELS,) * n
     corners.learn(set(_vertices(*root)))
     waiting, splits = [_bounded(corners, *root)], 0
+    batch = 32  # boxes that are split at once
     while True:  # at most `most` evaluations
         place = max(corners.known, key=corners.known.__getitem__)
         best, top = corners.known[place], -waiting[0][0]
         if top <= best + np.log1p(slack) or max(len(corners.known), splits) >= most:
             widths = tuple(float(width) for width in corners.widths(place))
             return CornerBound(float(np.exp(max(top, best))), float(np.exp(best)), widths, len(corners.known))
-        split = [heapq.heappop(waiting)[1:] for _ in range(min(BATCH, len(waiting)))]
+        split = [heapq.heappop(waiting)[1:] for _ in range(min(batch, len(waiting)))]
         splits += len(split)
         halves = [half for box in split for half in _halves(*box)]
         corners.learn({vertex for half in halves for vertex in _vertices(*half)})
@@ -356,7 +356,7 @@ def _proof(learner: Learner, discovery: Discovery, limits: Limits) -> tuple[Disc
     bound = corner_bound(learner.search.points, vector, family.low, family.high, slack=slack, most=most)
     _, dual = best_scaling(problem.conjugate_loss, vector, bound.bound / (2.0 * learner.strength))
     better = learner.search.rounded(np.array(bound.widths)) if bound.best > known * (1 + slack) else None
-    return replace(discovery, solution=_told(discovery.solution, problem, dual, bound, limits.tol)), better
+    return replace(discovery, solution=_describe(discovery.solution, problem, dual, bound, limits.tol)), better
 
 
 def _problem(learner: Learner, discovery: Discovery) -> Problem:
@@ -371,9 +371,9 @@ def _widths(discovery: Discovery) -> list[Array]:
     return [np.array(spec.widths) for spec in specs if isinstance(spec, ArdGaussian)]
 
 
-def _told(solution: Solution, problem: Problem, dual: float, bound: CornerBound, tol: float) -> Solution:
+def _describe(solution: Solution, problem: Problem, dual: float, bound: CornerBound, tol: float) -> Solution:
     """Return the solution with the bound, and the meaning in words."""
-    certificate = with_dual(solution.certificate, dual, problem.tiny)
+    certificate = replace_dual(solution.certificate, dual, problem.tiny)
     gap = certificate.relative_gap
     words = f"over all widths the relative duality gap is at most {gap:.2e}, by {bound.evaluations} evaluations"
     short = gap > tol and solution.status is Status.CONVERGED

@@ -89,9 +89,9 @@ class InteractionSampler:
     def draws(self, rng: np.random.Generator, count: int) -> list[Index]:
         """Return independent ordered multi-indices, grouped by common prefix."""
         indices = []
-        for degree, share in _chosen(self.degree_masses, count, rng):
+        for degree, share in _draw_positions(self.degree_masses, count, rng):
             below = _below(self._root(degree), share, rng) if degree else iter([()] * share)
-            indices += [_placed(factors, degree, rng) for factors in below]
+            indices += [_place_factors(factors, degree, rng) for factors in below]
         return indices
 
 
@@ -100,17 +100,17 @@ def _below(node: Node, count: int, rng: np.random.Generator) -> Iterator[Factors
     if node.left == 0:
         yield from [()] * count
     elif node.left == 2 and node.base.pairs_are_cheap:
-        for place, share in _chosen(node.pair_masses().ravel(), count, rng):
+        for place, share in _draw_positions(node.pair_masses().ravel(), count, rng):
             j, k = divmod(place, node.base.n_base)
             yield from [((j, 2),) if j == k else ((j, 1), (k, 1))] * share
     else:
-        for j, share in _chosen(node.first_masses, count, rng):
-            for at, part in _chosen(node.level_masses(j), share, rng):
+        for j, share in _draw_positions(node.first_masses, count, rng):
+            for at, part in _draw_positions(node.level_masses(j), share, rng):
                 for rest in _below(node.child(j, at + 1), part, rng):
                     yield ((j, at + 1), *rest)
 
 
-def _placed(factors: Factors, degree: int, rng: np.random.Generator) -> Index:
+def _place_factors(factors: Factors, degree: int, rng: np.random.Generator) -> Index:
     """Return an ordered multi-index with the factors at ordered places, the remaining places drawn."""
     index, free = [-1] * degree, list(range(degree))
     for j, level in factors:
@@ -126,7 +126,7 @@ def _share(masses: Array) -> Array:
     return masses / total if total > 0 else np.full(len(masses), 1.0 / len(masses))
 
 
-def _chosen(masses: Array, count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+def _draw_positions(masses: Array, count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
     """Draw positions by inversion, with counts; zero mass is never drawn unless all masses vanish."""
     cumulative = np.cumsum(_share(masses))
     places = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
@@ -136,7 +136,6 @@ def _chosen(masses: Array, count: int, rng: np.random.Generator) -> list[tuple[i
 
 # Numbers that follow from no theorem: they decide the time, not what is certified.
 SOLVE_TOL = 1e-6  # of a step's dual coefficients: the noise of one sampled coordinate is far larger
-STALE = 12  # conjugate gradient iterations after which the preconditioner is factorized anew
 
 
 class RidgeSolver:
@@ -161,7 +160,8 @@ class RidgeSolver:
         for i, side in enumerate(self._sides):
             self._answers[i], taken = self._iterate(gram, side, self._answers[i])
             used = max(used, taken)
-        if used > STALE:
+        stale = 12  # conjugate gradient iterations after which the preconditioner is factorized anew
+        if used > stale:
             self._renew(gram)
         self.systems += 1
         if len(self._answers) == 1:
@@ -283,15 +283,15 @@ class MirrorDescent:
 
     def average(self) -> Array:
         """Weights of the distinct kernels in the averaged iterate, on the boundary of the set, (m,)."""
-        return self._weights(self._averaged())
+        return self._weights(self._average())
 
-    def _averaged(self) -> Array:
+    def _average(self) -> Array:
         theta = self._sum + self._share * self._theta
         size = _size(theta, self.counts, self.family.p)
         return theta / size if size > 0 else theta
 
     def _restart(self) -> None:
-        self._theta = self._averaged()
+        self._theta = self._average()
         self._sum, self._share, self._since = np.zeros_like(self._theta), 0.0, 0
         self._gram = self.stack().combine(self._weights(self._theta))
 

@@ -16,11 +16,11 @@ from manykernels.discovery.base import (
     Found,
     Limits,
     SearchProblem,
-    checked_limits,
+    drop_empty,
     random_generator,
+    resolve_limits,
     run_search,
     solve_quietly,
-    without_empty,
 )
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
@@ -40,10 +40,6 @@ from manykernels.solvers.run import interrupted
 from manykernels.validation.arrays import Array, check_count, check_positive
 from manykernels.validation.parameters import RandomSource, check_flag, check_random_state
 
-LEAST_NORM = 1e-8  # of the largest: kernels of smaller norm are no part of the second step
-SECOND_TOL = 1e-8  # gap of the second step, on few kernels
-
-
 # The adaptive second step: the problem once more on what was selected, small parts penalized more than large ones.
 
 
@@ -58,20 +54,22 @@ def second_step(search: PolynomialSearch, first_step: Discovery, mu: float | Non
         return first_step
     stack = family.base.stack([search.index_of[kernel] for kernel in first_step.kernels])
     norms = first.kernel_weights * np.sqrt(stack.quad(first.dual_coef))
-    kept = np.flatnonzero(norms > LEAST_NORM * norms.max())
+    least_norm = 1e-8  # of the largest: kernels of smaller norm are no part of the second step
+    kept = np.flatnonzero(norms > least_norm * norms.max())
     kernels, stack = tuple(first_step.kernels[m] for m in kept), stack.take(kept)
     first_penalties = family.penalties([search.index_of[kernel] for kernel in kernels])
     penalties = adaptive_penalties(first_penalties, norms[kept])
     problem = replace(search.problem, stack=stack, kernel_penalties=penalties)
     if mu is not None:
         problem = replace(problem, regularizer=family.regularizer(_strength(problem, penalties, mu)))
+    second_tol = 1e-8  # gap of the second step, on few kernels
     try:
-        second = solve_quietly(problem, min(SECOND_TOL, search.tol))
+        second = solve_quietly(problem, min(second_tol, search.tol))
     except KeyboardInterrupt:  # the model of the first step is whole
         return Discovery(first_step.kernels, replace(first, status=Status.INTERRUPTED))
     if first.status is not Status.CONVERGED:
         second = replace(second, status=first.status, message=first.message)
-    return without_empty(Discovery(kernels, second))
+    return drop_empty(Discovery(kernels, second))
 
 
 def _strength(problem: Problem, penalties: Array, mu: float) -> float:
@@ -245,7 +243,7 @@ def discover_polynomial(
         folds = check_count(folds, "folds")
         tuned, pressed = _cross_validate(shell, family, normalize, folds, check_flag(adaptive, "adaptive"), rng)
         shell = replace(shell, regularizer=family.regularizer(tuned.strength))
-    limits = checked_limits(limits, Limits(tol=1e-2, max_iter=30))
+    limits = resolve_limits(limits, Limits(tol=1e-2, max_iter=30))
     rounds, tol = limits.max_iter if polish else 0, limits.tol
     found_kernel = _namer(family.base, parts, problem.names)
     search = PolynomialSearch(family, shell, found_kernel, rng, tol, max_kernels, budget, limits.time_limit)

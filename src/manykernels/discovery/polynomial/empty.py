@@ -21,8 +21,6 @@ from manykernels.discovery.polynomial.product_bases import check_normalize
 from manykernels.kernels import KernelSpec
 from manykernels.kernels.specs.interaction import Part
 
-MOST_ORDERS, FEWEST_ORDERS = 19, 3  # of a target; norms over large families differ little from order to order
-
 
 def empty_strength(
     problem: SearchProblem,
@@ -70,7 +68,8 @@ def empty_strength(
         norms = [family_norm(family, rho).norm]
     else:
         rng, cost = np.random.default_rng(seed), max(norm_cost(family), 1.0)
-        n_orders = int(np.clip(BUDGET / cost, FEWEST_ORDERS, MOST_ORDERS))
+        most_orders, fewest_orders = 19, 3  # of a target; norms over large families differ little from order to order
+        n_orders = int(np.clip(BUDGET / cost, fewest_orders, most_orders))
         free = rho - rho.mean()  # a constant is as large in every order, and no noise
         norms = [family_norm(family, free[rng.permutation(len(free))]).norm for _ in range(n_orders)]
     if not min(norms) > 0:

@@ -155,9 +155,6 @@ class Node:
         return Node(self.base, state, self.left - level, self.cumulants, (*self.chosen, j))
 
 
-LARGEST_DEGREE = 8
-
-
 @lru_cache(maxsize=2**16)
 def multiplicity(index: Index) -> int:
     """Return how many ordered multi-indices have the same product, ``d! / prod_j (count of j)!``."""
@@ -188,7 +185,8 @@ class PolynomialFamily:
         cls, base: ProductBase, degree: int, degree_penalties: ArrayLike | None = None, p: float = 2.0
     ) -> PolynomialFamily:
         """Return the family with checked parameters; penalties are 1 by default."""
-        degree = check_count(degree, "degree", most=LARGEST_DEGREE)
+        largest_degree = 8
+        degree = check_count(degree, "degree", most=largest_degree)
         if check_positive(p, "p") < 1:
             raise InvalidInputError(f"p must be at least 1, got {p!r}: below 1 the penalty is not convex.")
         rho = np.ones(degree + 1) if degree_penalties is None else degree_penalties

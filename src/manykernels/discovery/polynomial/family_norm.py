@@ -28,10 +28,6 @@ from manykernels.validation.arrays import Array
 # The sum over a polynomial family behind its dual norm, the largest summands, and the time that it may take.
 
 
-NEGLIGIBLE = 1e-17  # of a sum: less than its rounding
-LEAST_SCORE = 1e-12  # of the largest: no kernel of a model has so small a score, and rounding alone decides its value
-
-
 class ScoreSum:
     """The sum of q-th powers, kept relative to the largest score, and the largest scores with their kernels.
 
@@ -40,7 +36,8 @@ class ScoreSum:
 
     def __init__(self, q: float, n_largest: int, n_scores: int) -> None:
         self._q, self._wanted = q, n_largest
-        self._least = (NEGLIGIBLE / max(n_scores, 1)) ** (1.0 / q)
+        negligible = 1e-17  # of a sum: less than its rounding
+        self._least = (negligible / max(n_scores, 1)) ** (1.0 / q)
         self._top, self._sum = 0.0, 0.0
         self._scores = np.zeros(0)
         self._indices: list[Index] = []
@@ -100,7 +97,9 @@ class ScoreSum:
     def largest(self) -> tuple[tuple[Index, ...], Array]:
         """Return the kernels with the largest scores in decreasing order, without rounding noise."""
         self._shrink()
-        count = int(np.count_nonzero(self._scores > LEAST_SCORE * self._scores.max(initial=0.0)))
+        # of the largest: no kernel of a model has so small a score, and rounding alone decides its value
+        least_score = 1e-12
+        count = int(np.count_nonzero(self._scores > least_score * self._scores.max(initial=0.0)))
         return tuple(self._indices[:count]), self._scores[:count]
 
 
@@ -114,10 +113,6 @@ ONE_BY_ONE = 3  # largest degree whose prefixes are so few that each has a matri
 BUDGET = 4e11  # multiplications of one norm: 10 to 40 seconds of one core
 SPEED = 5e9  # multiplications a second that may be counted on
 CALL = 1e6  # multiplications in the time of the Python code around one matrix product
-EXTENSION = 0.02  # of a call: one step in the building of a batch
-SCORE = 150.0  # and in the time of squaring, weighing and adding one score
-STATE_PASSES = 20.0  # passes over a matrix of samples to take a base kernel out of the sums over all
-CHEAP = 1e8  # an enumeration of so many is worth its price for the kernels that it names
 SHORT = 1  # factors of the prefix when time has run out
 WORTH = 0.2  # of an enumeration: what is spent on bounds that stand if it cannot be finished in time
 
@@ -324,10 +319,11 @@ def _ways(family: PolynomialFamily, degree: int, budget: float, ends: float) -> 
 def _method(family: PolynomialFamily, degree: int, allowed: float) -> str:
     base = family.base
     by_enumeration = _enumeration_cost(family, degree)
-    by_identity = base.n_samples**4 * (base.n_base + degree) / 4 + CALL if family.p == 2 else np.inf
-    if by_enumeration <= min(allowed, max(4 * by_identity, CHEAP)):
+    distinct_specs = base.n_samples**4 * (base.n_base + degree) / 4 + CALL if family.p == 2 else np.inf
+    cheap = 1e8  # an enumeration of so many is worth its price for the kernels that it names
+    if by_enumeration <= min(allowed, max(4 * distinct_specs, cheap)):
         return "enumeration"
-    return "identity" if by_identity <= allowed else "bound"
+    return "identity" if distinct_specs <= allowed else "bound"
 
 
 def norm_cost(family: PolynomialFamily, budget: float = BUDGET) -> float:
@@ -348,8 +344,10 @@ def _composition_cost(base: ProductBase, degree: int, length: int) -> float:
     products = float(comb(base.n_base, length))
     calls: float = {1: 0, 2: degree > 2, ONE_BY_ONE: base.n_base}.get(length, base.n_base)
     if length > ONE_BY_ONE:
-        calls += EXTENSION * length * base.n_base**2 + comb(base.n_base, length - 2) // largest_batch(base)
-    return products * (base.state_size + SCORE) + CALL * calls
+        extension = 0.02  # of a call: one step in the building of a batch
+        calls += extension * length * base.n_base**2 + comb(base.n_base, length - 2) // largest_batch(base)
+    score = 150.0  # and in the time of squaring, weighing and adding one score
+    return products * (base.state_size + score) + CALL * calls
 
 
 # --- the identity ---------------------------------------------------------------------------------------------------
@@ -380,9 +378,10 @@ def _sum_of_squares(base: ProductBase, state: Array, degree: int) -> float:
 def _longest(family: PolynomialFamily, degree: int, allowed: float) -> int:
     """Return the affordable length of the prefixes."""
     base, length = family.base, 0
+    state_passes = 20.0  # passes over a matrix of samples to take a base kernel out of the sums over all
     while length < degree - 1:  # at most the degree
         nodes = float(base.n_base**length)
-        if nodes * ((base.n_base + STATE_PASSES) * base.n_samples**2 + CALL * (length > 0)) > allowed:
+        if nodes * ((base.n_base + state_passes) * base.n_samples**2 + CALL * (length > 0)) > allowed:
             break
         length += 1
     return length

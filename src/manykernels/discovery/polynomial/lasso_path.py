@@ -28,15 +28,12 @@ from manykernels.validation.arrays import Array
 
 # Numbers that follow from no theorem: they decide the time, not what is certified.
 NEWCOMERS = 50  # products that enter after a survey
-PATH_ROUNDS = 5  # surveys at one strength
 PATH_SWEEPS, PATH_TOL = 2000, 1e-4  # of coordinate descent; the square of a share of the strength
 SUPPORT_SWEEPS, SUPPORT_TURNS = 30, 4  # after which signs are taken as known; coefficients that vanish on the way
 PATH_VIOLATION = 1e-2  # of the strength, by which the largest score may exceed it
-SINGLE_DEGREE = 4  # up to which scores of products are in the range of float32: at most the sixth power of N
 PATH_STEP = 10.0 ** (-0.25)  # from one strength to the next
 PATH_LENGTH = 20  # strengths at most: five powers of ten
 SECOND_STEP = 10.0 ** (-0.5)  # the same of the second step, whose penalties differ by orders of magnitude
-PATH_PATIENCE = 4  # strengths without a smaller error, after which the path ends
 PATH_EXACT = 1e-13  # of the squares of the target: an error at which there is nothing left to choose
 
 
@@ -175,7 +172,8 @@ class WeightedLasso:
     def at(self, mu: float, start: PathPoint) -> PathPoint:
         """Return the solution from the solution at a larger strength, with violating products added."""
         indices, coefficients, names, values = start.indices, start.coefficients, start.named, start.values
-        for _ in range(PATH_ROUNDS):
+        path_rounds = 5  # surveys at one strength
+        for _ in range(path_rounds):
             known, pairs = set(indices), zip(names, values, strict=True)
             new = tuple(i for i, value in pairs if value > mu and i not in known)[:NEWCOMERS]
             indices, coefficients = indices + new, np.append(coefficients, np.zeros(len(new)))
@@ -310,13 +308,14 @@ def best_strength(
     total = sum(fold.held_out.weight.sum() for fold in folds)
     shares = [1.0 - fold.held_out.weight.sum() / total for fold in folds]
     since, enough = 0, float(np.log(PATH_EXACT))
+    path_patience = 4  # strengths without a smaller error, after which the path ends
     for mu in strengths:
         error = -float(np.mean([fold.tried(None, mu * own).scores for fold, own in zip(folds, shares, strict=True)]))
         since += 1
         if error < best:
             points = [fold.model(None, mu * own) for fold, own in zip(folds, shares, strict=True)]
             best, found, since = error, (error, float(mu), points), 0
-        if since >= PATH_PATIENCE or error <= enough:
+        if since >= path_patience or error <= enough:
             break
     return found
 
@@ -326,7 +325,8 @@ def surveyed_family(family: PolynomialFamily, features: Array, normalize: str | 
 
     Surveys determine the next products; the result is certified in float64. Unscaled powers may underflow.
     """
-    precision = np.float32 if normalize is not None and family.degree <= SINGLE_DEGREE else np.float64
+    single_degree = 4  # up to which scores of products are in the range of float32: at most the sixth power of N
+    precision = np.float32 if normalize is not None and family.degree <= single_degree else np.float64
     surveyed = RankOneBase(features, normalize, precision)
     return PolynomialFamily.of(surveyed, family.degree, family.degree_penalties, 1.0)
 

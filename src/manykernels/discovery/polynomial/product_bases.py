@@ -26,7 +26,6 @@ from manykernels.validation.arrays import Array
 
 
 NORMALIZATIONS = ("power", "centered", None)
-SMALLEST_SPREAD = 1e-12  # of a power, relative to its root mean square: below, it is a constant
 
 
 def check_normalize(normalize: object) -> str | None:
@@ -70,7 +69,8 @@ class ColumnPowers:
         centers = raised.mean(axis=1) if self.centered else np.zeros(len(raised))
         spreads = np.sqrt(np.mean((raised - centers[:, None]) ** 2, axis=1))
         whole = np.sqrt(np.mean(raised**2, axis=1))
-        return centers, np.where(spreads > SMALLEST_SPREAD * whole, spreads, 1.0)
+        smallest_spread = 1e-12  # of a power, relative to its root mean square: below, it is a constant
+        return centers, np.where(spreads > smallest_spread * whole, spreads, 1.0)
 
     def level(self, level: int, values: Array | None = None) -> Array:
         """Return a level of every column, (r, n), of new or training values."""
@@ -98,7 +98,7 @@ Levels = tuple[int, int]
 ONE: Parts = (1,)
 
 
-def with_levels(index: Index) -> list[tuple[int, int]]:
+def list_levels(index: Index) -> list[tuple[int, int]]:
     """Return the base kernels of a sorted multi-index, with levels."""
     return [(j, len(list(same))) for j, same in groupby(index)]
 
@@ -285,14 +285,14 @@ class GramBase(ProductBase):
         grams = np.ones((len(indices), self.n_samples, self.n_samples))
         with np.errstate(over="ignore", under="ignore"):
             for gram, index in zip(grams, indices, strict=True):
-                for j, level in with_levels(index):
+                for j, level in list_levels(index):
                     gram *= self.gram(j, (level,))
                 gram *= self.unit ** len(index)
         return DenseStack(finite_products(grams))
 
     def factors(self, index: Index, parts: Sequence[Part]) -> tuple[Sequence[Part], float]:
         """Return the base kernels."""
-        divided = prod(self.scale(j, level) for j, level in with_levels(index))
+        divided = prod(self.scale(j, level) for j, level in list_levels(index))
         return [parts[j] for j in index], 1.0 / divided
 
 
@@ -394,7 +394,7 @@ class RankOneBase(ProductBase):
         levels: dict[int, Array] = {}
         with np.errstate(over="ignore", under="ignore"):
             for product, index in zip(features, indices, strict=True):
-                for j, level in with_levels(index):
+                for j, level in list_levels(index):
                     if level not in levels:
                         levels[level] = self._level_of(values, level)
                     product *= levels[level][j]
@@ -413,4 +413,4 @@ class RankOneBase(ProductBase):
         """Return the columns, or their normalized powers."""
         if self.powers is None:
             return [parts[j] for j in index], 1.0
-        return [(self.powers.spec(j, level), parts[j][1]) for j, level in with_levels(index)], 1.0
+        return [(self.powers.spec(j, level), parts[j][1]) for j, level in list_levels(index)], 1.0

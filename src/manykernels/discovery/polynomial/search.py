@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.discovery.base import Found, family_certificate, solve_quietly, with_dual
+from manykernels.discovery.base import Found, family_certificate, replace_dual, solve_quietly
 from manykernels.discovery.polynomial.descent import InteractionSampler, MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
@@ -33,15 +33,8 @@ from manykernels.validation.arrays import Array
 LEAST_GROWTH = 50  # kernels added a round
 GROWTH = 0.5  # or this share of those there are
 DRAWS = 50  # where products cannot be enumerated
-STRONGEST = 0.1  # share of the strength at which the dual penalty of the zero model equals its loss
-STAGE = 10.0  # factor between strengths
 FULL_SHARE, KEPT_SHARE = 0.5, 0.2  # of max_kernels: when a stronger penalty stops, and what it hands on
-STAGE_GAP = 0.1  # relative, over the family, at which a stronger penalty has done its work
-RESTRICTED_SHARE = 0.1  # of tol: how closely the model on the kernels found is solved
-CERTIFIED_STEPS = 1.5  # factor from one certified step to the next
-FIRST_NORM, LATER_NORM = 0.05, 0.2  # of the time left: the constant model is where a search begins, not ends
 DESCENT = 0.5  # of the time limit: a search that is to polish must come to it
-LEAST_SECONDS = 0.1  # of a restricted solve when time is over: its answer is the last one to be certified
 
 
 # Where a search at ``p = 1`` begins: the products of the lasso path down to its strength.
@@ -113,7 +106,8 @@ class PolynomialSearch:
         assert self._norm is not None
         # A bound may be above the norm by orders of magnitude; the largest score that was seen is never larger.
         size = self._norm.norm if self._norm.method != "bound" else self._norm.scores.max(initial=0.0)
-        self._first = STRONGEST * size / max(2.0 * constant.certificate.primal, self.problem.tiny)
+        strongest = 0.1  # share of the strength at which the dual penalty of the zero model equals its loss
+        self._first = strongest * size / max(2.0 * constant.certificate.primal, self.problem.tiny)
         yield constant
         start = start or (self._first_products() if rounds else ())
         if start:
@@ -140,17 +134,18 @@ class PolynomialSearch:
         base, due = self.family.base, 1
         # A certificate that costs more than a step waits until the steps have cost as much.
         wait = norm_cost(self.family, self.budget) / (self.family.degree * base.n_base * base.n_samples**2)
+        certified_steps = 1.5  # factor from one certified step to the next
         for step in range(1, n_steps + 1):
             if not descent.step():
                 return
             late = self.time_limit is not None and time.perf_counter() - self._started >= share * self.time_limit
             if step >= due or step == n_steps or late:
-                due = step + max(1, int(np.ceil((CERTIFIED_STEPS - 1) * step)), int(min(wait, n_steps)))
-                yield self._averaged(descent)
+                due = step + max(1, int(np.ceil((certified_steps - 1) * step)), int(min(wait, n_steps)))
+                yield self._average_model(descent)
             if late:
                 return
 
-    def _averaged(self, descent: MirrorDescent) -> Solution:
+    def _average_model(self, descent: MirrorDescent) -> Solution:
         """Return the model of the averaged weights."""
         d, stack = descent.average(), descent.stack()
         fit = fit_learner(self.problem, stack.combine(d))
@@ -167,6 +162,7 @@ class PolynomialSearch:
         kernels are a better start than the draws.
         """
         indices, last = indices[: self.max_kernels], None
+        stage_gap = 0.1  # relative, over the family, at which a stronger penalty has done its work
         for stage in stages:
             for turn in range(rounds):
                 new = self._additions(indices)
@@ -184,7 +180,7 @@ class PolynomialSearch:
                 kept = np.flatnonzero(last.kernel_weights)
                 done = stage is not self.problem and (
                     len(kept) >= FULL_SHARE * self.max_kernels
-                    or self._certificate(stage, indices, stack, model).relative_gap <= STAGE_GAP
+                    or self._certificate(stage, indices, stack, model).relative_gap <= stage_gap
                 )
                 kept = self._heaviest(last.kernel_weights) if done else kept
                 indices = [indices[m] for m in kept]
@@ -201,8 +197,9 @@ class PolynomialSearch:
     def _stages(self) -> list[Problem]:
         """Return the problem at strengths decreasing to the target."""
         strength: float = self.problem.regularizer.strength
-        count = int(np.ceil(np.log(self._first / strength) / np.log(STAGE))) if self._first > strength else 0
-        stronger = [strength * STAGE**k for k in range(count, 0, -1)]
+        stage = 10.0  # factor between strengths
+        count = int(np.ceil(np.log(self._first / strength) / np.log(stage))) if self._first > strength else 0
+        stronger = [strength * stage**k for k in range(count, 0, -1)]
         return [
             *(replace(self.problem, regularizer=self.family.regularizer(value)) for value in stronger),
             self.problem,
@@ -210,11 +207,13 @@ class PolynomialSearch:
 
     def _solved(self, stage: Problem, indices: list[Index], stack: GramStack, last: Solution | None) -> Solution:
         """Solve on the kernels found, from the last answer."""
-        limit: dict[str, Any] = {} if self._left is None else {"time_limit": max(self._left, LEAST_SECONDS)}
+        least_seconds = 0.1  # of a restricted solve when time is over: its answer is the last one to be certified
+        limit: dict[str, Any] = {} if self._left is None else {"time_limit": max(self._left, least_seconds)}
         if last is not None:
             padding = np.zeros(len(indices) - len(last.kernel_weights))
             last = replace(last, kernel_weights=np.append(last.kernel_weights, padding))
-        return solve_quietly(self._restricted(stage, indices, stack), RESTRICTED_SHARE * self.tol, last, **limit)
+        restricted_share = 0.1  # of tol: how closely the model on the kernels found is solved
+        return solve_quietly(self._restricted(stage, indices, stack), restricted_share * self.tol, last, **limit)
 
     def _restricted(self, stage: Problem, indices: list[Index], stack: GramStack) -> Problem:
         return replace(stage, stack=stack, kernel_penalties=self.family.penalties(indices))
@@ -233,10 +232,10 @@ class PolynomialSearch:
         if largest and self._norm.method == "enumeration":
             return largest
         # The largest are of the degrees that could be enumerated; products of the others must be drawn.
-        pairs = zip_longest(self._drawn(), largest)
+        pairs = zip_longest(self._draw(), largest)
         return tuple(dict.fromkeys(index for index in chain.from_iterable(pairs) if index is not None))
 
-    def _drawn(self) -> tuple[Index, ...]:
+    def _draw(self) -> tuple[Index, ...]:
         assert self._rho is not None
         sampler = InteractionSampler(self.family, self._rho)
         if not sampler.gradient_norm > 0:
@@ -248,7 +247,8 @@ class PolynomialSearch:
     def _candidate(self, indices: list[Index], stack: GramStack, model: Model) -> Solution:
         self._rho = self.problem.feasible_dual(model[0])
         wanted = len(indices) + max(LEAST_GROWTH, int(GROWTH * len(indices)))
-        share = LATER_NORM if self._n_norms else FIRST_NORM
+        first_norm, later_norm = 0.05, 0.2  # of the time left: the constant model is where a search begins, not ends
+        share = later_norm if self._n_norms else first_norm
         seconds = None if self._left is None else share * self._left
         self._norm = family_norm(self.family, self._rho, min(wanted, 2 * self.max_kernels), self.budget, seconds)
         self._n_norms += 1
@@ -256,7 +256,7 @@ class PolynomialSearch:
         self._methods.setdefault(certificate.dual, self._norm.method)
         self._dual = max(self._dual, certificate.dual)
         if self._dual > certificate.dual:
-            certificate = with_dual(certificate, self._dual, self.problem.tiny)
+            certificate = replace_dual(certificate, self._dual, self.problem.tiny)
         kernels = tuple(self.found(index) for index in indices)
         self.index_of.update(zip(kernels, indices, strict=True))
         return Solution(*model, certificate, passes=float(self._n_norms), newton_steps=self._systems, kernels=kernels)

@@ -11,13 +11,13 @@ from manykernels.discovery.base import (
     Discovery,
     Limits,
     SearchProblem,
-    checked_limits,
     learner_certificate,
     random_generator,
+    resolve_limits,
     run_search,
 )
 from manykernels.discovery.families.base import KernelFamily
-from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
+from manykernels.discovery.families.search import FamilySearch, SearchSettings, check_settings
 from manykernels.discovery.one_stage.mixture import Learner, WeightedMembers, candidate
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, AscentSettings, align_family
 from manykernels.exceptions import InvalidInputError
@@ -29,9 +29,7 @@ from manykernels.validation.parameters import RandomSource
 # How hard to search for widths, chosen on rows that the search has not seen: early stopping and shrinkage.
 
 
-N_FOLDS = 3
 STEPS = (1, 2, 3, 5, 10)  # of climbs that start from the best common width, from hardly any difference to much
-NEARLY_COMMON = 1.0  # shrinkage under which widths hardly differ
 Search = Callable[[SearchSettings, Array, Any], Discovery]
 
 
@@ -49,17 +47,18 @@ def graded_settings(settings: SearchSettings) -> tuple[SearchSettings, ...]:
     >>> [settings.max_steps for settings in graded_settings(SearchSettings(n_starts=1))]
     [None, 1, 2, 3, 5, 10, None]
     """
-    common = SearchSettings(settings.n_starts, max(settings.shrinkage, NEARLY_COMMON))
+    nearly_common = 1.0  # shrinkage under which widths hardly differ
+    common = SearchSettings(settings.n_starts, max(settings.shrinkage, nearly_common))
     early = (SearchSettings(settings.n_starts, settings.shrinkage, steps) for steps in STEPS)
     return (common, *early, settings)
 
 
-def checked_candidates(settings: SearchSettings | Sequence[SearchSettings]) -> tuple[SearchSettings, ...]:
+def check_candidates(settings: SearchSettings | Sequence[SearchSettings]) -> tuple[SearchSettings, ...]:
     """Return a single or several settings as a tuple."""
     several = settings if isinstance(settings, Sequence) else (settings,)
     if not several:
         raise InvalidInputError("settings must be one SearchSettings or a sequence of some; the sequence is empty.")
-    return tuple(checked_settings(each) for each in several)
+    return tuple(check_settings(each) for each in several)
 
 
 def best_on_held_out(
@@ -73,7 +72,8 @@ def best_on_held_out(
     if len(candidates) == 1:
         return candidates[0], 1
     n_samples = len(learner.search.points)
-    folds = np.array_split(rng.permutation(n_samples), min(N_FOLDS, n_samples))
+    n_folds = 3
+    folds = np.array_split(rng.permutation(n_samples), min(n_folds, n_samples))
     seed = int(rng.integers(2**31))  # the same random starts for all
     with suppress(KeyboardInterrupt):
         for settings in candidates:
@@ -95,7 +95,6 @@ def _validation_loss(learner: Learner, fit: Search, settings: SearchSettings, fo
     return float(problem.weight[fold] @ problem.loss.value(problem.y[fold], scores))
 
 
-LEARNER_TOL = 1e-9  # of the learner of the second stage
 NO_KERNEL = "no kernel of the family has a positive centered alignment with the target"
 ADVICE = {
     Status.MAX_ITER: "Increase max_iter, or accept a larger gain (tol of GaussianMKL).",
@@ -163,8 +162,8 @@ def discover_in_two_stages(
     >>> bool(found.solution.certificate.relative_gap < 1e-6)
     True
     """
-    limits = checked_limits(limits, Limits(max_iter=50))
-    candidates = checked_candidates(checked_settings(None) if settings is None else settings)
+    limits = resolve_limits(limits, Limits(max_iter=50))
+    candidates = check_candidates(check_settings(None) if settings is None else settings)
     learner = Learner(problem, FamilySearch(family, problem.points, candidates[-1]))
     steps = _Steps(criterion, gain, ascent, limits)
     rng = random_generator(random_state)
@@ -242,5 +241,6 @@ def _second_stage(learner: Learner, aligned: AlignedKernel) -> Iterator[Solution
     weights = aligned.weights / learner.strength if aligned.parameters else np.zeros(1)
     grams = tuple(learner.search.gram(parameter) for parameter in parameters)
     gram = WeightedMembers(parameters, grams, weights).combined()
-    fit = fit_learner(empty, gram, tol=LEARNER_TOL)
+    learner_tol = 1e-9  # of the learner of the second stage
+    fit = fit_learner(empty, gram, tol=learner_tol)
     yield candidate(learner, parameters, (fit.rho, weights, fit.b), learner_certificate(fit, empty.tiny), fit.steps)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from manykernels.alignment import SMALLEST_SHARE, centered, cosine, nonnegative_quadratic
-from manykernels.discovery.base import Limits, checked_limits, random_generator
+from manykernels.discovery.base import Limits, random_generator, resolve_limits
 from manykernels.discovery.families.base import PairWeights
 from manykernels.discovery.families.search import BestMember, FamilySearch
 from manykernels.discovery.one_stage.mixture import WeightedMembers
@@ -117,7 +117,6 @@ def distance_step(current: Array, vertex: Array, ideal: Array) -> float:
 
 
 UPDATES = ("corrective", "published")
-CROWDED = 0.99  # total weight above which the scale of the simplex is taken to be in the way
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,7 @@ class Step:
 Ascent = Callable[[FamilySearch, TargetSpace, np.random.Generator], Iterator[Step]]
 
 
-def chosen_ascent(criterion: str, settings: AscentSettings) -> Ascent:
+def choose_ascent(criterion: str, settings: AscentSettings) -> Ascent:
     """Return the steps of a criterion according to the settings."""
     if settings.update == "corrective":
         return lambda search, space, rng: _correct(search, space, rng, spread=criterion == "alignment")
@@ -311,7 +310,8 @@ def _grow_scale(beta: float, mixture: WeightedMembers, member: Array, ideal: Arr
     if beta == 0:
         size = float(np.vdot(member, member))
         return 2 * max(float(np.vdot(member, ideal)) / size, np.finfo(np.float64).tiny) if size > 0 else 1.0
-    return 2 * beta if mixture.weights.sum() > CROWDED * beta else beta
+    crowded = 0.99  # total weight above which the scale of the simplex is taken to be in the way
+    return 2 * beta if mixture.weights.sum() > crowded * beta else beta
 
 
 def _best_member(
@@ -414,12 +414,12 @@ def align_family(
     check_choice(criterion, CRITERIA, "criterion")
     check_positive(gain, "gain", allow_zero=True)
     check_instance(search, FamilySearch, "search", "FamilySearch(GaussianFamily(0.1, 10.0), points)")
-    limits, n_samples = checked_limits(limits, Limits(max_iter=50)), len(search.points)
+    limits, n_samples = resolve_limits(limits, Limits(max_iter=50)), len(search.points)
     space = TargetSpace(check_vector(target, n_samples, "target"), check_positive_vector(weight, n_samples, "weight"))
     rng = random_generator(random_state)
     chosen = AscentSettings() if ascent is None else ascent
     checked = check_instance(chosen, AscentSettings, "ascent", 'AscentSettings("published")')
-    steps = chosen_ascent(criterion, checked)(search, space, rng)
+    steps = choose_ascent(criterion, checked)(search, space, rng)
     kernel = _aligned(steps, gain, limits)
     try:
         return replace(kernel, upper_bound=alignment_bound(search, space, kernel.parameters, kernel.alignment))

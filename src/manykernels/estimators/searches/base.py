@@ -43,9 +43,6 @@ from manykernels.validation.parameters import LOSS_NAMES, check_flag, hint
 # From the kernels found for each target to one bank and its weights.
 
 
-MOST_WIDTHS = 3  # in the name of a kernel
-
-
 def union(found: Sequence[Discovery]) -> list[Found]:
     """Return the kernels of all targets without repetition."""
     return list(dict.fromkeys(kernel for part in found for kernel in part.kernels))
@@ -61,7 +58,7 @@ def unique_names(kernels: Sequence[Found]) -> list[str]:
     return list(names)
 
 
-def with_widths(part: Discovery, names: Sequence[str]) -> Discovery:
+def label_widths(part: Discovery, names: Sequence[str]) -> Discovery:
     """Return the kernels of many widths named by the smallest widths, of the most relevant columns."""
     kernels = tuple(
         replace(kernel, name=_widths_text(kernel.spec, names)) if isinstance(kernel.spec, ArdGaussian) else kernel
@@ -71,11 +68,12 @@ def with_widths(part: Discovery, names: Sequence[str]) -> Discovery:
 
 
 def _widths_text(spec: ArdGaussian, names: Sequence[str]) -> str:
-    if len(spec.widths) <= MOST_WIDTHS:
+    most_widths = 3  # in the name of a kernel
+    if len(spec.widths) <= most_widths:
         return spec.label
-    shown = np.argsort(spec.widths, kind="stable")[:MOST_WIDTHS]
+    shown = np.argsort(spec.widths, kind="stable")[:most_widths]
     widths = ", ".join(f"{names[j]}={spec.widths[j]:.3g}" for j in shown)
-    return f"{spec.kind}({widths}, {len(spec.widths) - MOST_WIDTHS} more)"
+    return f"{spec.kind}({widths}, {len(spec.widths) - most_widths} more)"
 
 
 def on_bank(part: Discovery, kernels: Sequence[Found], n_kernels: int) -> Solution:
@@ -132,7 +130,7 @@ class BaseKernelSearch(BaseMKL):
     def _search(self, problem: SearchProblem) -> Discovery:
         """Find the kernels of a single target."""
 
-    def _given_to(self, search: Callable[..., Any]) -> dict[str, Any]:
+    def _shared_parameters(self, search: Callable[..., Any]) -> dict[str, Any]:
         """Return the parameters shared by the estimator and a function of the search."""
         names = signature(search).parameters.keys()
         return {name: value for name, value in self.get_params(deep=False).items() if name in names}

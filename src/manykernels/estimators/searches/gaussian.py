@@ -26,7 +26,7 @@ from manykernels.discovery.two_stage.discovery import NO_KERNEL
 from manykernels.discovery.two_stage.first_stage import CRITERIA
 from manykernels.estimators.parameters import Resources
 from manykernels.estimators.permutations import noise_levels, noise_seed
-from manykernels.estimators.searches.base import BaseKernelSearch, with_widths
+from manykernels.estimators.searches.base import BaseKernelSearch, label_widths
 from manykernels.estimators.strength import (
     AUTO,
     N_PERMUTATIONS,
@@ -46,8 +46,6 @@ from manykernels.validation.parameters import RandomSource, check_flag
 
 SEARCHES = ("greedy", "sampling")
 PUBLISHED, VALIDATED = "published", "validated"
-EVERY_WIDTH = (0.05, 50.0)
-N_REFERENCES = 9  # members of the family by which a strength given as text is measured
 
 
 class GaussianMKL(BaseKernelSearch):
@@ -215,7 +213,7 @@ class GaussianMKL(BaseKernelSearch):
         return super().tol_measure if self.stages == 1 else "growth of the alignment a kernel"
 
     def _search(self, problem: SearchProblem) -> Discovery:
-        return with_widths(self._discover(problem), problem.names)
+        return label_widths(self._discover(problem), problem.names)
 
     def _discover(self, problem: SearchProblem) -> Discovery:
         check_choice(self.search, SEARCHES, "search")
@@ -268,7 +266,8 @@ class GaussianMKL(BaseKernelSearch):
             interval = self.width_range
             if isinstance(interval, str):
                 check_choice(interval, (AUTO,), "width_range")
-                interval = EVERY_WIDTH if per_feature else resolved_widths(points)
+                every_width = (0.05, 50.0)
+                interval = every_width if per_feature else resolved_widths(points)
             low, high = check_parameter_range(interval, "width_range")
             return ArdGaussianFamily(low, high) if per_feature else GaussianFamily(low, high)
         if not isinstance(self.family, KernelFamily):
@@ -304,7 +303,8 @@ class GaussianMKL(BaseKernelSearch):
         """Return members of the family with equal parameters, from end to end."""
         family = self._check_family(points)
         ends = family.coordinate(np.array([family.low, family.high]))
-        sizes = family.parameter(np.linspace(ends[0], ends[1], N_REFERENCES))
+        n_references = 9  # members of the family by which a strength given as text is measured
+        sizes = family.parameter(np.linspace(ends[0], ends[1], n_references))
         return [family.spec(np.full(family.n_parameters(self.n_features_in_), size)) for size in sizes]
 
     def _why_none(self, fit: Fit) -> str:

@@ -204,7 +204,7 @@ class PolynomialMKL(BaseKernelSearch):
         folds = None if self.cv is None else check_count(self.cv, "cv", least=2)
         return discover_polynomial(
             problem, folds=folds, limits=Limits(self.tol, **self._resources.limits()),
-            **self._given_to(discover_polynomial),
+            **self._shared_parameters(discover_polynomial),
         )  # fmt: skip
 
     def _strength(self, problem: SearchProblem, total_weight: float) -> float:
@@ -216,7 +216,7 @@ class PolynomialMKL(BaseKernelSearch):
             return total_weight  # which folds replace
         seed = noise_seed(self.random_state) if asked.unit == "noise" else None
         factor = NOISE_SHARE if self.alpha == AUTO else asked.factor
-        return factor * empty_strength(problem, seed, **self._given_to(empty_strength))
+        return factor * empty_strength(problem, seed, **self._shared_parameters(empty_strength))
 
     def _search_each(self, rows: Rows, targets: Array, weight: Array, loss: Loss) -> list[Discovery]:
         found = super()._search_each(rows, targets, weight, loss)
@@ -350,7 +350,7 @@ class HierarchicalMKL(BaseKernelSearch):
 
     def _search(self, problem: SearchProblem) -> Discovery:
         limits = Limits(self.tol, **self._resources.limits(), name="HKL search")
-        return discover_hierarchical(problem, limits=limits, **self._given_to(discover_hierarchical))
+        return discover_hierarchical(problem, limits=limits, **self._shared_parameters(discover_hierarchical))
 
     def _keep_found(self, samples: Samples, found: list[Discovery]) -> Fit:
         """Keep the model and how much of the graph every target visited."""
@@ -486,7 +486,7 @@ class NonlinearMKL(BaseKernelSearch):
 
     def _search(self, problem: SearchProblem) -> Discovery:
         limits = Limits(self.tol, **self._resources.limits(), name="projected gradient descent")
-        return discover_nonlinear(problem, limits=limits, **self._given_to(discover_nonlinear))
+        return discover_nonlinear(problem, limits=limits, **self._shared_parameters(discover_nonlinear))
 
     def _keep_found(self, samples: Samples, found: list[Any]) -> Fit:
         """Keep the model, and the weights of the columns."""

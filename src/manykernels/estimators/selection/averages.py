@@ -129,7 +129,8 @@ class AverageModels:
     def without_kernel(self) -> AverageModels:
         """Return the same models without the matrix, with known expansion and held-out scores."""
         light = replace(self, kernel=None)
-        vars(light).update(expanded=self.expanded, held_out=self.held_out)
+        for name in ("expanded", "held_out"):
+            object.__setattr__(light, name, getattr(self, name))
         return light
 
     @property

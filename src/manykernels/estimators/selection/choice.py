@@ -55,7 +55,7 @@ from manykernels.solvers.run import check_deadline
 from manykernels.solvers.solution import count_to
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array, TableLike, check_choice, check_positive
-from manykernels.validation.parameters import seed_from
+from manykernels.validation.parameters import drop_attributes, seed_from
 
 RULES = ("best", "1se")
 
@@ -133,7 +133,7 @@ class CrossValidated(LearnsChoice):
         plain estimator. In the last fit Ctrl-C keeps the best model so far. On a grid, complete folds count, or else
         the partial first fold.
         """
-        self.__dict__.pop("kernel_penalties_", None)
+        drop_attributes(self, ["kernel_penalties_"])
         loss, searches = self._checked_loss(), self._searches
         families = [] if searches else self._families()
         penalty = BlockL1(1.0) if searches else families[0].at(1.0, 1.0)
@@ -253,7 +253,7 @@ class CrossValidated(LearnsChoice):
             with folds.ending.noted():
                 self._record(folds, found, splits)
         for number, each in enumerate(folds.folds):
-            each.close(kept=begins and (number == 0 or bool(each.kept_of(AverageModels))))
+            each.close(kept=begins and (number == 0 or bool(each.retained_models(AverageModels))))
 
     def _opened(
         self,
@@ -389,7 +389,7 @@ class CrossValidated(LearnsChoice):
     def _kernel_penalties(self) -> Any:
         """Factors on the norms of kernels: the chosen ones, or the first before a choice."""
         tried = tried_factors(self.kernel_penalties)
-        return self.kernel_penalties if tried is None else self.__dict__.get("kernel_penalties_", tried[0])
+        return self.kernel_penalties if tried is None else getattr(self, "kernel_penalties_", tried[0])
 
     def _checked_loss(self) -> Loss:
         """Return the loss after a look at all parameters."""

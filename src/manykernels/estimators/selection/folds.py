@@ -166,7 +166,7 @@ def empty_models(problems: Sequence[Problem]) -> list[tuple[Array, float]]:
     """
     found = []
     for problem, norms in zip(problems, _empty_norms(problems), strict=True):
-        own = problem.beyond_rounding(problem.penalized(norms))
+        own = problem.zero_rounding(problem.penalized(norms))
         found.append((own, problem.empirical_loss(problem.constant_scores(problem.best_constant))))
         if len(problems) > CHUNK:
             problem.forget_empty()
@@ -230,7 +230,7 @@ class OpenedKernels:
         if self.on_factors is not None and self._selecting is None:
             self._selecting = self.on_factors()
             if not self.projects:
-                self._selecting.__dict__["empty"] = self.empty
+                self._selecting.empty = self.empty
         return self._selecting or self
 
     @property

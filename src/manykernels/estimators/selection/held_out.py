@@ -23,6 +23,7 @@ from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
 from manykernels.kernels import Pairs
 from manykernels.objective.losses.coupled import STRATUM
 from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import drop_attributes
 
 if TYPE_CHECKING:
     from manykernels.estimators.selection.folds import Split
@@ -140,10 +141,9 @@ class KeepsHeldOut(BaseMKL):
 
     def _keep_importance(self, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
         """Keep the importances of the folds, on request."""
-        told: list[Parts] = self.__dict__.pop("_held_out_models", None) or []
-        targets: HeldOutTargets | None = self.__dict__.pop("_held_out_targets", None)
-        for name in ("cv_predictions_", "_fold_models"):
-            self.__dict__.pop(name, None)
+        told: list[Parts] = getattr(self, "_held_out_models", [])
+        targets: HeldOutTargets | None = getattr(self, "_held_out_targets", None)
+        drop_attributes(self, ("_held_out_models", "_held_out_targets", "cv_predictions_", "_fold_models"))
         if targets is not None:
             super()._keep_importance(fit, samples, losses, None)
             self.cv_predictions_ = targets.predictions

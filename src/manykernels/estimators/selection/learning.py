@@ -155,7 +155,7 @@ class LearnsChoice(KeepsHeldOut):
         penalty, asked = plain._checked_penalty(samples.total_weight), relative_strength(AUTO)
         fit = self._solve(samples, loss, penalty, asked, time_limit=time_limit)
         self._keep_strengths(fit)
-        self.__dict__.setdefault("l1_ratio_", mixing)
+        self.l1_ratio_ = getattr(self, "l1_ratio_", mixing)
         self.mixing_, self.kernel_penalties_ = mixing, self.kernel_penalties
         self.alphas_ = np.exp(np.mean(np.log(self.alpha_), keepdims=True))
         self.cv_results_ = self.cv_results_.assign(

@@ -30,7 +30,7 @@ from manykernels.objective.regularizers import (
     check_penalty,
     get_regularizer,
     parameters_of,
-    with_l1_ratio,
+    set_l1_ratio,
 )
 from manykernels.validation.arrays import check_count, check_positive
 
@@ -116,7 +116,7 @@ class PenaltyFamily:
             problem if np.array_equal(problem.unpenalized, one.unpenalized) else one
             for problem, one in zip(problems, posed, strict=True)
         ]
-        norms = (problem.beyond_rounding(problem.empty_norms()) for problem in asked)
+        norms = (problem.zero_rounding(problem.empty_norms()) for problem in asked)
         starts = (p.regularizer.path_start(own) / p.total_weight for p, own in zip(posed, norms, strict=True))
         largest = max(starts)
         if not np.isfinite(largest):
@@ -130,10 +130,10 @@ class PenaltyFamily:
 def penalty_families(penalty: Penalty, parameters: dict[str, Any], l1_ratios: ArrayLike | None) -> list[PenaltyFamily]:
     """Return a penalty with the parameters, for every candidate ratio."""
     named = "l1_ratio" in parameters_of(penalty)
-    if l1_ratios is None or not (named or with_l1_ratio(penalty, 0.5) != with_l1_ratio(penalty, 1.0)):
+    if l1_ratios is None or not (named or set_l1_ratio(penalty, 0.5) != set_l1_ratio(penalty, 1.0)):
         return [PenaltyFamily(penalty, parameters | ({"l1_ratio": 0.5} if named else {}))]
     return [
-        PenaltyFamily(with_l1_ratio(penalty, ratio), parameters | ({"l1_ratio": ratio} if named else {}))
+        PenaltyFamily(set_l1_ratio(penalty, ratio), parameters | ({"l1_ratio": ratio} if named else {}))
         for ratio in np.ravel(l1_ratios).astype(float).tolist()
     ]
 

@@ -234,13 +234,13 @@ def _smoothed(candidates: Sequence[Candidate], means: Array) -> Array:
     for owner in dict.fromkeys(owners.tolist()):
         own = means[owners == owner]
         with np.errstate(invalid="ignore"):  # what has no score is at minus infinity
-            sides = np.vstack([_beyond(own), own[:-1]]), np.vstack([own[1:], _beyond(own[::-1])])
+            sides = np.vstack([_exceeds_noise(own), own[:-1]]), np.vstack([own[1:], _exceeds_noise(own[::-1])])
         before, after = (np.where(np.isfinite(near), near, own) for near in sides)
         smooth[owners == owner] = 0.25 * before + 0.5 * own + 0.25 * after
     return smooth
 
 
-def _beyond(means: Array) -> Array:
+def _exceeds_noise(means: Array) -> Array:
     """Return the extrapolation of means (n, T) by a parabola through three; of fewer means, the first value."""
     return 3.0 * (means[:1] - means[1:2]) + means[2:3] if len(means) > 2 else means[:1]
 

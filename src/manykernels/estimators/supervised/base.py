@@ -23,11 +23,11 @@ from manykernels.estimators.strength import (
     alpha_from_strength,
     at_strength,
     attributes_of_noise,
-    in_unit_of,
     relative_strength,
+    set_error_sizes,
     strength_from_alpha,
 )
-from manykernels.estimators.supervised.deferred import MOST_BYTES, QUESTIONS, Answer, forget, put_off, settle
+from manykernels.estimators.supervised.deferred import MOST_BYTES, Answer, forget, is_put_off, put_off, set_all, settle
 from manykernels.estimators.supervised.descent import weaken
 from manykernels.estimators.supervised.explanation import Explanations, NotebookCard
 from manykernels.estimators.supervised.importance import keep_importance
@@ -80,7 +80,7 @@ from manykernels.solvers.gram.many_targets import batches, keep_empty_norms, man
 from manykernels.solvers.registry import refusal_of_factors
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array, TableLike
-from manykernels.validation.parameters import SaysWhichParameter
+from manykernels.validation.parameters import SaysWhichParameter, drop_attributes
 
 NOISE = "noise"
 OF_NOISE = ("noise_p_value_", "above_noise_", "_beyond_noise", "_noise_p_value")  # what is told by all orders
@@ -229,7 +229,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
         rows = self._checked_rows(X, reset=True)
         check_alignment(rows, y)
-        self.__dict__.pop("target_names_", None)
+        drop_attributes(self, ["target_names_"])
         names = names_of_targets(y)
         if names is not None:
             self.target_names_ = names
@@ -304,7 +304,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         one = self._single or self._shares_weights
         self.alpha_ = float(alphas[0]) if one else alphas
         penalties = [problem.regularizer for problem in fit.problems]
-        self.__dict__.pop("l1_ratio_", None)
+        drop_attributes(self, ["l1_ratio_"])
         ratios = np.array([getattr(penalty, "l1_ratio", np.nan) for penalty in penalties])
         if not np.isnan(ratios).any():
             self.l1_ratio_ = float(ratios[0]) if one else ratios
@@ -382,7 +382,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         problems = build_problems(
             training.stack,
             samples.y,
-            self._losses([in_unit_of(loss, self._left_open, target, samples.weight) for target in targets]),
+            self._losses([set_error_sizes(loss, self._left_open, target, samples.weight) for target in targets]),
             regularizer,
             fit_intercept=self.fit_intercept,
             sample_weight=samples.weight,
@@ -472,7 +472,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             put_off(self, NOISE, OF_NOISE, lambda: told(all_levels()))
             return
         forget(self, NOISE, OF_NOISE)
-        self.__dict__.update(told(levels))
+        set_all(self, told(levels))
 
     def _keep_samples(self, solutions: list[Solution], samples: Samples) -> list[Solution]:
         """Set what the model knows of single samples, and return the solutions as they are kept.
@@ -480,8 +480,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         A model of factors knows nothing of samples, and no number of it grows with theirs where factors were asked for;
         where chosen for their speed, it tells the dual coefficients that a model of matrices would.
         """
-        for name in ("support_", "dual_coef_", "approximate_gap_", "_support_targets", "_support_weights"):
-            self.__dict__.pop(name, None)
+        of_samples = ("support_", "dual_coef_", "approximate_gap_", "_support_targets", "_support_weights")
+        drop_attributes(self, of_samples)
         self.representation_ = GRAM if self._expansion.of_samples else FACTORED
         factored = [found.functions for found in solutions if isinstance(found.functions, FactorFunctions)]
         if factored:
@@ -532,7 +532,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
         Not after cross-validation, whose held-out rows are better evidence.
         """
-        if "alpha" not in self.get_params(deep=False) or NOISE in self.__dict__.get(QUESTIONS, {}):
+        if "alpha" not in self.get_params(deep=False) or is_put_off(self, NOISE):
             return  # what is put off is beyond doubt
         chance = getattr(self, "_noise_p_value", 0.0)
         if chance <= SIGNIFICANT:
@@ -578,7 +578,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     def __copy__(self) -> Self:
         """Return a copy with shared state and deferred attributes."""
         model = type(self).__new__(type(self))
-        model.__dict__.update(self.__dict__)
+        set_all(model, vars(self))
         return model
 
     def __getstate__(self) -> dict[str, Any]:
@@ -591,7 +591,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     def _scores(self, X: TableLike) -> Array:
         """Return the decision values of new rows, (n, K) float64."""
-        if "_expansion" not in self.__dict__:  # the check reads tags, which takes longer than to predict one row
+        if not hasattr(self, "_expansion"):  # the check reads tags, which takes longer than to predict one row
             check_is_fitted(self)
         rows = self._checked_rows(X, reset=False)
         if (scores := self._expansion.scores_of_few(rows)) is None:  # a limit would take longer than few rows
@@ -611,10 +611,10 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         model.intercept_ = float(intercepts[0]) if self._single else intercepts
         return model
 
-    def _with_scores(self, X: TableLike, scores: Array) -> Self:
+    def _with_scores(self, rows: TableLike, scores: Array) -> Self:
         """Return the estimator with known decision values of the rows, for repeated scoring."""
         model = copy.copy(self)
-        model.__dict__["_scores"] = lambda asked: scores if asked is X else self._scores(asked)
+        model._scores = lambda X: scores if X is rows else self._scores(X)  # type: ignore[method-assign]
         return model
 
 

@@ -4,9 +4,11 @@ Deferred attributes are computed from private state of the fit: the answer is in
 answer is kept, and the sources are released.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any
+
+from manykernels.validation.parameters import drop_attributes
 
 MOST_BYTES = 2**24  # that one question may hold; what would hold more is answered by the fit
 QUESTIONS = "_questions"
@@ -50,27 +52,41 @@ class Answer:
 def put_off(model: object, about: str, names: Sequence[str], answer: Callable[[], dict[str, Any]]) -> None:
     """Defer the computation of the attributes until access."""
     forget(model, about, names)
-    model.__dict__[QUESTIONS] = {**model.__dict__.get(QUESTIONS, {}), about: Question(answer)}
+    setattr(model, QUESTIONS, {**_questions(model), about: Question(answer)})
+
+
+def is_put_off(model: object, about: str) -> bool:
+    """Return whether attributes of a subject are still to be computed."""
+    return about in _questions(model)
 
 
 def settle(model: object, about: str | None = None) -> None:
     """Compute deferred attributes: the selected or all."""
-    asked = model.__dict__.get(QUESTIONS, {})
+    asked = _questions(model)
     for name in list(asked) if about is None else [about] if about in asked else []:
-        model.__dict__.update(asked[name].answers())
+        set_all(model, asked[name].answers())
         forget(model, name)
+
+
+def set_all(model: object, found: Mapping[str, Any]) -> None:
+    """Set attributes of a fitted model by name."""
+    for name, value in found.items():
+        setattr(model, name, value)
+
+
+def _questions(model: object) -> dict[str, Question]:
+    return getattr(model, QUESTIONS, {})
 
 
 def forget(model: object, about: str, names: Sequence[str] = ()) -> None:
     """Drop the attributes, and their sources."""
-    left = {name: question for name, question in model.__dict__.get(QUESTIONS, {}).items() if name != about}
-    for name in (QUESTIONS, *names):
-        model.__dict__.pop(name, None)
+    left = {name: question for name, question in _questions(model).items() if name != about}
+    drop_attributes(model, (QUESTIONS, *names))
     if left:
-        model.__dict__[QUESTIONS] = left
+        setattr(model, QUESTIONS, left)
 
 
-def without_questions(model: Any) -> Any:
+def drop_questions(model: Any) -> Any:
     """Return a model without deferred attributes, in place."""
-    model.__dict__.pop(QUESTIONS, None)
+    drop_attributes(model, [QUESTIONS])
     return model

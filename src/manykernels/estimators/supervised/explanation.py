@@ -23,12 +23,9 @@ from manykernels.validation.parameters import check_unit
 
 INTERCEPT = "intercept"
 LEAVE_OUT, FOLDS = "leave-out", "folds"
-EVIDENCE = 2.0  # standard errors that do not count of columns that are within what noise reaches by themselves
-NORMAL = 1.96
 # Long texts in the middle, which narrow displays drop.
 FRAME = ("name", "weight", "norm_share", "columns", "kernel", "norm")
 IMPORTANCES = ("name", "importance", "low", "high", "columns", "n_kernels", "beyond_noise", "share", "n_rows")
-MOST_LETTERS = 40  # of names of columns that stand for themselves
 
 
 class Explanations:
@@ -165,7 +162,7 @@ class Explanations:
         ``noise_p_value_`` account for selected noise.
         """
         check_is_fitted(self)
-        return str(self.__dict__.get("_importance_method", LEAVE_OUT))
+        return str(getattr(self, "_importance_method", LEAVE_OUT))
 
     def importance_frame(self, by: str = "view") -> pd.DataFrame:
         """Return what predictions of rows not fitted lose without every column, or without every kernel.
@@ -223,9 +220,10 @@ class Explanations:
         found = self._lost() if len(frame) else {}
         lost = found.get("kernel" if by == "kernel" else "columns", np.zeros((0, 2)))
         worth = self._worth(lost, firsts)
-        frame["importance"], reach = lost[:, 0], NORMAL * lost[:, 1]
+        normal = 1.96
+        frame["importance"], reach = lost[:, 0], normal * lost[:, 1]
         frame["low"], frame["high"] = lost[:, 0] - reach, lost[:, 0] + reach
-        frame["beyond_noise"] = self._beyond(firsts)
+        frame["beyond_noise"] = self._exceeds_noise(firsts)
         frame["share"] = worth / worth.sum() if worth.any() else worth
         frame["n_rows"] = int(found["rows"][0]) if "rows" in found else 0
         if by == "kernel":
@@ -236,9 +234,10 @@ class Explanations:
 
     def _worth(self, lost: Array, members: Sequence[int]) -> Array:
         """Return the relevant part of the losses of units (u, 2), for units with active kernels."""
-        return np.maximum(lost[:, 0] - np.where(self._beyond(members), 0.0, EVIDENCE) * lost[:, 1], 0.0)
+        evidence = 2.0  # standard errors that do not count of columns that are within what noise reaches by themselves
+        return np.maximum(lost[:, 0] - np.where(self._exceeds_noise(members), 0.0, evidence) * lost[:, 1], 0.0)
 
-    def _beyond(self, members: Sequence[int]) -> Array:
+    def _exceeds_noise(self, members: Sequence[int]) -> Array:
         """Return whether any kernel on the columns of the active kernels is beyond noise, (u,) bool."""
         known = getattr(self, "_beyond_noise", None)
         if known is None:  # of kernels that were found
@@ -263,7 +262,7 @@ class Explanations:
 
     def _columns_bank(self, asked: str) -> FittedBank:
         """Return the active kernels, if on columns."""
-        if "_expansion" not in self.__dict__:
+        if not hasattr(self, "_expansion"):
             check_is_fitted(self)
         if not self._expansion.bank.on_columns:
             raise AttributeError(
@@ -408,7 +407,8 @@ class Explanations:
 def unit_names(kernels: pd.DataFrame) -> list[str]:
     """Return a short name for the columns of every kernel: the part before the function in the name."""
     labels = zip(kernels["name"].astype(str), kernels["columns"].astype(str), strict=True)
-    return [name.rpartition(": ")[0] or (columns if len(columns) <= MOST_LETTERS else name) for name, columns in labels]
+    most_letters = 40  # of names of columns that stand for themselves
+    return [name.rpartition(": ")[0] or (columns if len(columns) <= most_letters else name) for name, columns in labels]
 
 
 def _variances(parts: pd.DataFrame) -> pd.DataFrame:

@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from manykernels.estimators.supervised.deferred import MOST_BYTES, forget, put_off, without_questions
+from manykernels.estimators.supervised.deferred import MOST_BYTES, drop_questions, forget, put_off, set_all
 from manykernels.estimators.supervised.leave_out import Target, bends_of, by_factors, by_matrices, by_rows, curvatures
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.cones import face
@@ -148,7 +148,6 @@ def _losses_of_events(y: Array, z: Array, weight: Array) -> tuple[Array, Array]:
 MOST_ROWS, FEWER_ROWS = 2000, 1000  # left out in turn when somebody asks, and by every fit that cannot be asked later
 FIT_RANKS = 64  # active ranks at which leaving out all rows takes a tenth of a fit: .07 to .1 at ranks of 140 to 290
 LEFT_ENTRIES = 2**23  # of factors of the rows that are left out: 64 MB
-HELD_BYTES = 2**27  # of Gram matrices that are evaluated once for all targets
 RANK_PER_ROW = 2  # of factors, above which matrices among the rows take less time than systems of all ranks
 FACTOR_TOL = 1e-4  # share of the trace that factors leave of kernels whose functions are sums over rows
 
@@ -197,7 +196,8 @@ def of_rows(
                 matrix = matrix.take(given.samples, axis=0).take(given.samples, axis=1)
             return matrix.astype(np.float64, copy=False)
         matrix = np.asarray(bank.block(some, some, kernels=[m])[0], dtype=np.float64)
-        if (len(held) + 1) * matrix.nbytes <= HELD_BYTES:
+        held_bytes = 2**27  # of Gram matrices that are evaluated once for all targets
+        if (len(held) + 1) * matrix.nbytes <= held_bytes:
             held[m] = matrix
         return matrix
 
@@ -232,7 +232,7 @@ class FactorRows:
         held += [each.nbytes for target in self.targets for each in (target.values, target.constants)]
         return sum(held) + sum(each.nbytes for each in (self.grams, self.stack) if each is not None)
 
-    def in_columns(self, stack: FactoredStack, active: Array, rows: Array, tols: tuple[float, ...]) -> FactorRows:
+    def replace_factors(self, stack: FactoredStack, active: Array, rows: Array, tols: tuple[float, ...]) -> FactorRows:
         """Return the same with the columns of the table in place of factors, which are more: made when asked for.
 
         Not of kernels whose functions have a shape: rows are left out along the faces of cones of the fit's factors.
@@ -322,7 +322,7 @@ def of_factors(
     left = FactorRows(fitted, [] if many else factors, grams, losses, y[kept], weight[kept])
     rank = max((sum(Z.shape[1] for Z, _ in own) for own in left.factors), default=0)
     late = whole or rank > RANK_PER_ROW * len(kept)
-    return left.in_columns(stack, active, kept, tuple(tols.tolist())) if late else left
+    return left.replace_factors(stack, active, kept, tuple(tols.tolist())) if late else left
 
 
 def targets_of(
@@ -350,7 +350,7 @@ def targets_of(
     active = model._expansion.active
     norms = np.broadcast_to(np.atleast_2d(model.kernel_norms_)[:, active], (n_targets, m))
     weights = np.broadcast_to(model._expansion.weights, (n_targets, m))
-    bends = model.__dict__.get("_norm_bends", np.array([[np.ones(m), np.zeros(m)]]))
+    bends = getattr(model, "_norm_bends", np.array([[np.ones(m), np.zeros(m)]]))
     bends = np.broadcast_to(bends, (n_targets, 2, m))
     return [
         Target(values[:, :, k], scores[:, k], rho[:, k], curvature[:, k], constants, *own, share)
@@ -381,7 +381,7 @@ def keeps_rows(model: BaseEstimator, losses: Sequence[Any]) -> bool:
     """Return whether a model has everything for leave-one-out predictions."""
     each = [loss.each for loss in losses]
     smooth = all(loss.couples_samples or (loss.smooth and loss == each[0]) for loss in each)
-    known = model._expansion.of_samples and "_support_targets" in model.__dict__
+    known = model._expansion.of_samples and hasattr(model, "_support_targets")
     return known and smooth and model._expansion.bank.on_columns  # others are kernels of given samples
 
 
@@ -397,7 +397,7 @@ def keep_importance(model: BaseEstimator, fit: Fit, samples: Samples, losses: Se
         return
     if fit.problems:
         model._norm_bends = norm_bends(fit, expansion.active)
-    whole = losses[0].couples_samples or len(model.__dict__.get("support_", ())) == len(samples.weight)
+    whole = losses[0].couples_samples or len(getattr(model, "support_", ())) == len(samples.weight)
     if kernels is None or (whole and keeps_rows(model, losses)) or expansion.bank.raw.of_pairs:
         return
     known = (samples.y.copy(), samples.weight.copy())
@@ -410,14 +410,14 @@ def keep_importance(model: BaseEstimator, fit: Fit, samples: Samples, losses: Se
     else:
         rho = np.vstack([found.dual_coef.T for found in fit.solutions])
         narrowed = expansion.bank.narrow(kernels)
-        own, apart = numbers_of_rows(narrowed, MOST_BYTES), without_questions(copy.copy(model))
+        own, apart = numbers_of_rows(narrowed, MOST_BYTES), drop_questions(copy.copy(model))
         later, narrowed = own is not None, narrowed if own is None else own
         left = partial(of_rows, apart, expansion.bank, narrowed, rho, losses, *known)
     answer = partial(_lost_by, expansion.bank, left)
     if later:
         put_off(model, IMPORTANCE, ("_lost_by",), answer)
     else:
-        model.__dict__.update(answer())
+        set_all(model, answer())
 
 
 def norm_bends(fit: Fit, active: Array) -> Array:

@@ -17,12 +17,9 @@ from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array
 
 EDGE = 1e-3  # of the dual box: what is nearer to an end than that is at the end
-STIFF = 1e4  # curvature at a kink, in units of the inverse of the prior variance
 LOOSE = 1e-4  # smallest curvature of the penalty along functions, in units of that across them
-TOGETHER = 500  # columns of factors at least that one product takes
 LEVERAGE = 0.5  # W C of a row above which it decides more of its own score than all others: its weights stay
 FULL = 1e-6  # 1 - W C is no smaller: a row that alone decides its score says nothing without itself
-CHUNK = 512  # of these rows at a time: beside them, four matrices of as many rows and all active ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +108,9 @@ def _curvature(loss: Loss, y: Array, z: Array, rho: Array, unit: float, weight: 
     inside = (r > low + edge) & (r < high - edge)
     if loss.kink:
         inside &= np.abs(r) > edge
-    unit = unit if unit > np.finfo(np.float64).tiny * STIFF else 1.0  # of a class without kernels, which nothing moves
-    return np.where(inside, STIFF / unit, 0.0)
+    stiff = 1e4  # curvature at a kink, in units of the inverse of the prior variance
+    unit = unit if unit > np.finfo(np.float64).tiny * stiff else 1.0  # of a class without kernels, which nothing moves
+    return np.where(inside, stiff / unit, 0.0)
 
 
 def scores_by_matrix(target: Target, whole: Array) -> Array:
@@ -192,10 +190,11 @@ def _side_by_side(
     """Yield kernels as rows of neighboring factors, times the roots of weights, with the offsets."""
     members: list[int] = []
     starts, known = [0], [m for m in alive if factors[m].shape[1]]
+    together = 500  # columns of factors at least that one product takes
     for m in known:
         members.append(m)
         starts.append(starts[-1] + factors[m].shape[1])
-        if starts[-1] >= TOGETHER or m == known[-1]:
+        if starts[-1] >= together or m == known[-1]:
             yield members, np.hstack([np.sqrt(target.weights[k]) * factors[k] for k in members]), starts[:-1]
             members, starts = [], [0]
 
@@ -238,7 +237,8 @@ def _covariances_of_factors(
     precision = np.zeros((ends[-1] + n_free, ends[-1] + n_free))
     precision[np.arange(ends[-1]), np.arange(ends[-1])] = 1.0
     precision[: ends[-1], : ends[-1]] -= directions @ directions.T
-    chunks = [slice(at, at + CHUNK) for at in range(0, len(target.rho), CHUNK)]
+    chunk = 512  # of these rows at a time: beside them, four matrices of as many rows and all active ranks
+    chunks = [slice(at, at + chunk) for at in range(0, len(target.rho), chunk)]
 
     def features_of(rows: slice) -> Array:
         return np.hstack([np.hstack([block[rows] for block in factors]) * roots, target.constants[rows]])

@@ -55,6 +55,7 @@ from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.specs.interaction import slope_columns
 from manykernels.objective.regularizers.norms import Ridge
 from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import drop_attributes
 
 if TYPE_CHECKING:
     from manykernels.estimators.supervised.problems import Fit
@@ -159,7 +160,7 @@ def keep_bands(model: BaseEstimator, fit: Fit, samples: Samples) -> None:
     Nothing is kept for losses without a posterior, rows in chunks, functions with a shape, and factors that were asked
     for: their models hold no training rows.
     """
-    model.__dict__.pop("_bands", None)
+    drop_attributes(model, ["_bands"])
     expansion, rows = model._expansion, samples.rows
     if expansion.of_samples or model._resources.representation == FACTORED:
         return
@@ -335,7 +336,7 @@ def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
         raise InvalidInputError(refusal)
     expansion: Expansion = model._expansion
     bank, weights = expansion.bank, _weights_of(expansion)
-    every = model.__dict__.get("_bands") or _bands_of_samples(model)
+    every = getattr(model, "_bands", ()) or _bands_of_samples(model)
     return Posterior(bank, expansion.active, weights[min(target, len(weights) - 1)], every[target])
 
 
@@ -346,7 +347,7 @@ def _bands_of_samples(model: BaseEstimator) -> tuple[Bands, ...]:
     """
     expansion: Expansion = model._expansion
     support: Any = expansion.support
-    known = support is not None and "_support_weights" in model.__dict__ and expansion.bank.on_columns
+    known = support is not None and hasattr(model, "_support_weights") and expansion.bank.on_columns
     if not known:
         raise InvalidInputError(
             "This model keeps no training rows to measure uncertainty by: representation='factored', rows in chunks, "

@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 ENDED = (Status.TIME_LIMIT, Status.STOPPED_BY_CALLBACK, Status.INTERRUPTED)  # nothing is to follow
 
 
-NEGLIGIBLE = (1.0, 0.1, 0.01)  # times tol, relative to the largest dual coefficient: what may count as zero
-LEAST_SECONDS = 1e-9  # limits are positive
-
-
 @dataclass(frozen=True, eq=False)
 class Fit:
     """Solutions of all targets."""
@@ -143,7 +139,8 @@ def end_of(time_limit: float | None) -> float:
 
 def time_left(until: float) -> float | None:
     """Return the remaining time limit; without time left, solvers return at once."""
-    return None if until == float("inf") else max(until - time.perf_counter(), LEAST_SECONDS)
+    least_seconds = 1e-9  # limits are positive
+    return None if until == float("inf") else max(until - time.perf_counter(), least_seconds)
 
 
 def _run(
@@ -201,7 +198,8 @@ def prune_dual_coefficients(problem: Problem, solution: Solution, tol: float) ->
     prunable = loss.kink > 0 or (loss.task == "classification" and not loss.entropic)
     if not prunable or solution.status is not Status.CONVERGED:
         return solution
-    for share in NEGLIGIBLE:
+    negligible = (1.0, 0.1, 0.01)  # times tol, relative to the largest dual coefficient: what may count as zero
+    for share in negligible:
         small = (sizes > 0) & (sizes <= share * tol * sizes.max())
         if not small.any():
             break
@@ -292,7 +290,7 @@ def why_constant(fit: Fit) -> str | None:
     if len(constant_targets(fit)) == len(fit.problems):
         return "y has one value for all samples, and that constant is the model. Check the column that was given as y."
     # Of constant columns norms are sums of what cancels, and no strength is to be judged by their rounding.
-    if any(problem.beyond_rounding(problem.empty_norms()).any() for problem in fit.problems):
+    if any(problem.zero_rounding(problem.empty_norms()).any() for problem in fit.problems):
         return None
     return (
         "every kernel is constant over the samples, or zero (k(x, x) = 0), up to rounding, so that the best constant "

@@ -35,13 +35,10 @@ from manykernels.validation.arrays import (
     check_positive_vector,
     check_readable,
 )
-from manykernels.validation.parameters import listed
+from manykernels.validation.parameters import drop_attributes, listed
 
-MANY_TARGETS = 8  # from here on targets may be in single precision
-SMALLEST_LABEL = 1e-8  # weight of a missing label, beside one
 MOST_NAMED = 6  # columns in a message
 SMALLEST_TOTAL, LARGEST_TOTAL = 1e-100, 1e100  # of all weights
-UNLIKE = 10.0  # standard deviation of a sparse column beside the median one, from which on it is told
 Rows = Table | KernelStack | Pairs  # checked; all are indexed by samples
 
 
@@ -52,13 +49,13 @@ def checked_rows(
 
     Of the columns known by name, a DataFrame to predict needs those in the mask ``read`` only.
     """
-    rows = _checked(estimator, X, precomputed=precomputed, reset=reset, read=read)
+    rows = _check_rows(estimator, X, precomputed=precomputed, reset=reset, read=read)
     if read is not None and isinstance(rows, Table):
         estimator._expansion.bank.table.warn_of_unseen(rows)
     return rows
 
 
-def _checked(estimator: BaseEstimator, X: TableLike, *, precomputed: bool, reset: bool, read: Array | None) -> Rows:
+def _check_rows(estimator: BaseEstimator, X: TableLike, *, precomputed: bool, reset: bool, read: Array | None) -> Rows:
     """Return checked rows of X."""
     if precomputed:
         stack = as_kernel_stack(X, square=reset)
@@ -74,7 +71,7 @@ def _checked(estimator: BaseEstimator, X: TableLike, *, precomputed: bool, reset
         pairs = as_pairs(X)
         if reset:
             estimator.n_features_in_ = 2
-            estimator.__dict__.pop("feature_names_in_", None)
+            drop_attributes(estimator, ["feature_names_in_"])
         return pairs
     table = Table.of(X, sparse=getattr(estimator, "_takes_sparse", False))
     if not reset:
@@ -110,7 +107,8 @@ def _warn_of_spreads(table: Table) -> None:
     mean, square = (np.asarray(each.mean(axis=0)).ravel() for each in (table.data, table.data.power(2)))
     spreads = np.sqrt(np.maximum(square - mean**2, 0.0))
     spreads = spreads[spreads > 0]
-    if len(spreads) and spreads.max() > UNLIKE * np.median(spreads):
+    unlike = 10.0  # standard deviation of a sparse column beside the median one, from which on it is told
+    if len(spreads) and spreads.max() > unlike * np.median(spreads):
         warn(
             "X is sparse, so its columns are not standardized, and their standard deviations differ: the largest is "
             f"{spreads.max():.3g}, the median {np.median(spreads):.3g}. Large columns dominate kernels of all "
@@ -258,8 +256,9 @@ def label_signs(labels: Array, weights: Array | None, names: Array, *, of_fold: 
         )
     if weights is None and known.all() and not constant.any():
         return signs, None
-    weighted = np.where(known, signs if weights is None else signs * weights, SMALLEST_LABEL * signs)
-    weighted[0, constant] = np.where(negative[constant], SMALLEST_LABEL, -SMALLEST_LABEL)
+    smallest_label = 1e-8  # weight of a missing label, beside one
+    weighted = np.where(known, signs if weights is None else signs * weights, smallest_label * signs)
+    weighted[0, constant] = np.where(negative[constant], smallest_label, -smallest_label)
     return weighted, float(np.abs(weighted).max())
 
 
@@ -351,9 +350,10 @@ def numeric_targets(
     hint = NO_RATE if rates else ""
     _refuse_gaps(y, hint)
     with invalid_input():
+        many_targets = 8  # from here on targets may be in single precision
         try:
             y = np.asarray(y) if isinstance(y, (np.matrix, np.ma.MaskedArray)) else y
-            kept = single and _n_columns(y) >= MANY_TARGETS
+            kept = single and _n_columns(y) >= many_targets
             dtype = [np.float64, np.float32] if kept else np.float64
             return check_array(y, dtype=dtype, ensure_2d=False, ensure_min_samples=1, input_name="y")
         except OverflowError as error:

@@ -11,11 +11,11 @@ import pandas as pd
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.base import FactoredStack
-from manykernels.grams.factored.cells import grid_parts, on_grid, sees_cells
+from manykernels.grams.factored.cells import grid_parts, has_few_cells, sees_cells
 from manykernels.grams.factored.chunked import ChunkedTable, header_of
 from manykernels.grams.factored.composite import CompositeStack
 from manykernels.grams.factored.explicit import ExplicitStack, levels_of
-from manykernels.grams.factored.features import by_levels, feature_map
+from manykernels.grams.factored.features import averages_levels, feature_map
 from manykernels.grams.factored.fourier import FourierStack
 from manykernels.grams.factored.grid import GridStack, mean_diagonals
 from manykernels.grams.factored.nystroem import NystroemStack
@@ -26,21 +26,19 @@ from manykernels.grams.rows.base import RowSource
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.kernels import FittedBank, Gaussian, KernelBank, KernelSpec, Laplacian, Matern, ObjectKernel
-from manykernels.kernels.bank.bank import ROBUST, bank_kinds, resolve_specs, used_columns
+from manykernels.kernels.bank.bank import ROBUST, bank_kinds, columns_of_kernels, resolve_specs
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DefaultKernels, ProjectedDefaults
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, check_diagonal, training_scales, unit_factors
-from manykernels.kernels.bank.patterns import NamedKernel, by_identity
-from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, known_width
+from manykernels.kernels.bank.patterns import NamedKernel, distinct_specs
+from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, require_width
 from manykernels.kernels.specs.inner import Linear
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.validation.arrays import Array, plainly_finite
 
 LANDMARK_PRODUCTS = 1e9  # rows times the square of landmarks of the default bank: what a step on them costs
 LANDMARK_COUNTS = (50, 500)  # compared by `gram_or_factored.py --problem landmarks`
-LARGEST = 1e100  # standard deviation of a column that is read in its own unit
 SQUARED = 2**15  # entries of columns that are squared together: they stay in a cache
-FAR = 1e6  # standard deviations to its mean
 
 Positions = tuple[int, ...]
 
@@ -50,7 +48,7 @@ SERVED_BY: tuple[tuple[str, Callable[[KernelSpec, int, Levels], bool]], ...] = (
     ("fourier", lambda spec, n_columns, levels: isinstance(spec, Gaussian) and n_columns == 1),
     ("sparse", lambda spec, n_columns, levels: isinstance(spec, ObjectKernel) and spec.explicit),
     ("explicit", lambda spec, n_columns, levels: feature_map(spec, n_columns, levels) is not None),
-    ("grid", lambda spec, n_columns, levels: on_grid(spec, levels)),
+    ("grid", lambda spec, n_columns, levels: has_few_cells(spec, levels)),
     ("scan", lambda spec, n_columns, levels: isinstance(spec, (Laplacian, Matern)) and n_columns == 1),
     ("window", lambda spec, n_columns, levels: has_window(spec, n_columns)),
     ("nystroem", lambda spec, n_columns, levels: True),
@@ -85,10 +83,10 @@ def factored_stack(X: object, bank: KernelBank) -> FactoredStack:
     # Medians and bins are of rows drawn with the bank's own seed.
     specs = resolve_specs(kernels, partial(table.drawn, size=MEDIAN_ROWS), partial(table.drawn, size=BIN_ROWS))
     scales = _scales(names, specs, positions, table, bank.normalize)
-    return composed(table, names, positions, specs, scales, bank.landmarks_by)
+    return compose_stack(table, names, positions, specs, scales, bank.landmarks_by)
 
 
-def composed(
+def compose_stack(
     table: ColumnTable,
     names: Sequence[str],
     positions: Sequence[Positions],
@@ -100,7 +98,7 @@ def composed(
     keys = list(zip(map(id, specs), map(len, positions), strict=True))
     known: dict[tuple[int, int], str] = {}  # of specs whatever levels columns have: a width of many columns is one spec
     for key, spec in dict(zip(keys, specs, strict=True)).items():
-        by_cells = by_levels(spec) or grid_parts(spec) is not None
+        by_cells = averages_levels(spec) or grid_parts(spec) is not None
         known[key] = "" if by_cells else served_by(spec, key[1])
     kinds = np.array(list(map(known.__getitem__, keys)), dtype=object)
     for m in np.flatnonzero(kinds == "").tolist():
@@ -127,7 +125,7 @@ def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
     bank.check(rows)
     kernels = bank.expand(rows)
     options = _options(bank, kernels) | {"encodings": _heavy_tails(bank, kernels, rows)}
-    return kernels, ColumnTable(rows, **options, used=used_columns(kernels).tolist())
+    return kernels, ColumnTable(rows, **options, used=columns_of_kernels(kernels).tolist())
 
 
 def _options(bank: KernelBank, kernels: list[NamedKernel]) -> dict[str, Any]:
@@ -139,7 +137,7 @@ def _heavy_tails(bank: KernelBank, kernels: list[NamedKernel], rows: Table) -> d
     """Return the encodings of columns whose tails a bank compresses, by their positions."""
     if bank.standardize != ROBUST:
         return {}
-    numbers = np.array([j for j in used_columns(kernels).tolist() if rows.kind(j) == "number"], dtype=np.intp)
+    numbers = np.array([j for j in columns_of_kernels(kernels).tolist() if rows.kind(j) == "number"], dtype=np.intp)
     return bank.heavy_tails(kernels, numbers, rows.codes(numbers), [rows.encoding(j) for j in numbers])
 
 
@@ -148,12 +146,12 @@ def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel]
     rows = header_of(source)
     bank.check(rows)
     kernels = bank.expand(rows)
-    used = used_columns(kernels).tolist()
+    used = columns_of_kernels(kernels).tolist()
     table = ChunkedTable(source, rows, **_options(bank, kernels), used=used)
     table.compress_tails(bank.compressible(kernels, {j: Encoding(rows.kind(j)) for j in used}))
     if not table.gaps.any():
         return kernels, table
-    rows = replace(rows, data=_with_gaps(rows.data, np.flatnonzero(table.gaps)), _encodings={}, _read={}, expanded={})
+    rows = replace(rows, data=_gap_rows(rows.data, np.flatnonzero(table.gaps)), _encodings={}, _read={}, expanded={})
     return bank.expand(rows), table
 
 
@@ -174,7 +172,7 @@ def default_landmarks(n_rows: int) -> int:
     return int(np.clip(np.sqrt(LANDMARK_PRODUCTS / n_rows), *LANDMARK_COUNTS))
 
 
-def _with_gaps(head: pd.DataFrame | Array, columns: Array) -> Any:
+def _gap_rows(head: pd.DataFrame | Array, columns: Array) -> Any:
     """Return rows with a missing value in every column, in separate rows, for distinct patterns of gaps."""
     frame = pd.DataFrame(head)
     repeated = frame.iloc[np.resize(np.arange(len(frame)), max(len(frame), len(columns)))].reset_index(drop=True)
@@ -194,7 +192,7 @@ def _part(
 ) -> FactoredStack:
     if kind == "fourier":
         columns = np.array([column for (column,) in positions])
-        widths = {key: known_width(spec.width) for key, spec in by_identity(specs).items()}
+        widths = {key: require_width(spec.width) for key, spec in distinct_specs(specs).items()}
         return FourierStack(table, columns, np.array([widths[id(spec)] for spec in specs]), scales)
     options = {"landmarks_by": landmarks_by} if kind in ("nystroem", "window") else {}
     return KINDS[kind](table, positions, specs, scales, **options)
@@ -322,12 +320,12 @@ def fit_factors(
         specs = tuple(map(_unit_diagonal, specs))
     means, counts = _mean_diagonals(raw.names, specs, places, table)
     if bank.center:
-        plain = composed(table, raw.names, places, specs, np.ones(len(specs)))
+        plain = compose_stack(table, raw.names, places, specs, np.ones(len(specs)))
         grand = np.array([_grand_total(plain, m) for m in range(len(specs))]) / table.n_rows**2
         means = np.where(means - grand > CENTERED_ZERO * means, means - grand, 0.0)
     scales = training_scales(means[:, None], bank.normalize, raw.names)
     fitted = FittedBank(raw, scales / counts if bank.normalize == "trace" else scales, bank.normalize)
-    return fitted, composed(table, raw.names, places, specs, fitted.scales, bank.landmarks_by)
+    return fitted, compose_stack(table, raw.names, places, specs, fitted.scales, bank.landmarks_by)
 
 
 def _reads_any_unit(bank: KernelBank, rows: Table) -> bool:
@@ -352,7 +350,9 @@ def held_bytes(bank: KernelBank, rows: Table) -> int:
 
 def _plain_units(means: Array, scales: Array) -> bool:
     """Whether no square of a column leaves float64, and where a column is takes few of the digits of the entries."""
-    return bool(((np.abs(means) < FAR * scales) & (scales > 1 / LARGEST) & (scales < LARGEST)).all())
+    largest = 1e100  # standard deviation of a column that is read in its own unit
+    far = 1e6  # standard deviations to its mean
+    return bool(((np.abs(means) < far * scales) & (scales > 1 / largest) & (scales < largest)).all())
 
 
 def _grand_total(stack: FactoredStack, kernel: int) -> float:

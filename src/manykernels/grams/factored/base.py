@@ -24,7 +24,6 @@ from manykernels.kernels import Gaussian, KernelSpec, Linear
 from manykernels.validation.arrays import Array
 
 ROUNDING = 1e-14  # of sums of kernel values, beside ||rho||_1^2 and the largest diagonal entry
-USUAL_RANK = 32.0  # features of a kernel, where its cost is estimated before any is made
 STORED_BYTES = 4e9  # of factors of a working set; those of Gaussians of one column are not stored
 
 
@@ -191,7 +190,7 @@ class FactoredStack(GramStack):
         return self.specs[kernel]
 
     @property
-    def _used(self) -> list[int]:
+    def _kernels_in_use(self) -> list[int]:
         return sorted({j for m in range(self.n_kernels) for j in self.columns_of(m)})
 
     def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
@@ -256,7 +255,7 @@ class FactoredStack(GramStack):
         if type(spec) is Gaussian:  # no entry of which has to be held
             reading, quad = self.table.reading(spec, self.columns_of(kernel), rows), np.empty(1)
             coefficients = np.array([gaussian_coefficient(spec)])
-            gaussian_quad(_as_loops_read(reading.points), coefficients, reading.masked(rho[rows]), quad)
+            gaussian_quad(_transpose_points(reading.points), coefficients, reading.masked(rho[rows]), quad)
             value = float(self.scales[kernel] * quad[0])
         else:
             value = float(self.restrict(rows).take([kernel]).quad(rho[rows])[0])
@@ -270,7 +269,8 @@ class FactoredStack(GramStack):
     @property
     def quad_cost(self) -> float:
         """Approximate multiplications of a quadratic form of every kernel: a few dozen features per row."""
-        return USUAL_RANK * self.n_kernels * float(self.n_samples)
+        usual_rank = 32.0  # features of a kernel, where its cost is estimated before any is made
+        return usual_rank * self.n_kernels * float(self.n_samples)
 
     def diag(self) -> Array:
         return np.stack([self._kernel_diag(m) for m in range(self.n_kernels)])
@@ -282,16 +282,16 @@ class FactoredStack(GramStack):
 
     def taken(self, kernels: Array, rows: Array) -> FactoredStack:
         """Return some kernels on a copy of some rows, with accurate factors."""
-        return self._over(self.table.taken(self.columns_used(kernels), rows), kernels)
+        return self._on_table(self.table.taken(self.columns_used(kernels), rows), kernels)
 
     def columns_used(self, kernels: Array) -> list[int]:
         """Return the columns read by some of the kernels, increasing."""
         return sorted({j for m in kernels.tolist() for j in self.columns_of(m)})
 
     def _take(self, kernels: Array) -> FactoredStack:
-        return self._over(self.table, kernels)
+        return self._on_table(self.table, kernels)
 
-    def _over(self, table: ColumnTable, kernels: Array) -> FactoredStack:
+    def _on_table(self, table: ColumnTable, kernels: Array) -> FactoredStack:
         """Return some kernels on a table in the units of the stack's."""
         chosen = kernels.tolist()
         places, specs = [self.positions[m] for m in chosen], [self.specs[m] for m in chosen]
@@ -314,11 +314,11 @@ def _values(spec: KernelSpec, left: Any, right: Any) -> Array:
         return spec(left, right)
     out = np.empty((1, len(left), len(right)))
     coefficients = np.array([gaussian_coefficient(spec)])
-    gaussian_tile(_as_loops_read(left), _as_loops_read(right), coefficients, np.ones(1), out)
+    gaussian_tile(_transpose_points(left), _transpose_points(right), coefficients, np.ones(1), out)
     return np.asarray(out[0])
 
 
-def _as_loops_read(points: Array) -> Array:
+def _transpose_points(points: Array) -> Array:
     """Return points (n, d) a column per sample, (d, n)."""
     return np.ascontiguousarray(points.T, dtype=np.float64)
 

@@ -79,7 +79,7 @@ def grid_parts(spec: KernelSpec) -> list[tuple[Binned | Overlap, int]] | None:
     return found if len({column for _, column in found}) == len(found) else None
 
 
-def on_grid(spec: KernelSpec, levels: Sequence[Array] | None) -> bool:
+def has_few_cells(spec: KernelSpec, levels: Sequence[Array] | None) -> bool:
     """Return whether a kernel depends on few cells only; categories count once the levels are known."""
     parts = grid_parts(spec)
     if parts is None:
@@ -105,7 +105,7 @@ def grid_levels(spec: KernelSpec, positions: Sequence[int], table: ColumnTable) 
 
 def sees_cells(spec: KernelSpec, positions: Sequence[int], table: ColumnTable) -> bool:
     """Return whether a kernel on the columns sees few cells only."""
-    return grid_parts(spec) is not None and on_grid(spec, grid_levels(spec, positions, table))
+    return grid_parts(spec) is not None and has_few_cells(spec, grid_levels(spec, positions, table))
 
 
 @compiled()

@@ -25,8 +25,6 @@ from manykernels.kernels.tables.kinds import READ_AS, kind_of, kind_of_dtype
 from manykernels.kernels.tables.tails import has_many_values, reaches_far, tails_of
 from manykernels.validation.arrays import Array, TableLike
 
-SAMPLE_ROWS = 20_000  # from which landmarks and median distances are drawn
-
 
 class ChunkedTable(ColumnTable):
     """Rows in chunks, under the interface of a table in memory.
@@ -63,7 +61,7 @@ class ChunkedTable(ColumnTable):
         self.n_rows, self.n_columns, self._places = source.n_rows, source.n_columns, range(source.n_columns)
         self.used = tuple(range(source.n_columns)) if used is None else tuple(used)
         kinds = {j: "objects" if self.carried.get(j) else header.kind(j) for j in self.used}
-        learned = source.reduce(partial(_summaries, [kinds[j] for j in self.used]), self.used, combine=_merged)
+        learned = source.reduce(partial(_summaries, [kinds[j] for j in self.used]), self.used, combine=_merge)
         self.encodings, self.objects = (), {}
         if self.names is not None:
             known = {j: Encoding(kinds[j], tuple(own.levels)) for j, own in zip(self.used, learned, strict=True)}
@@ -74,7 +72,7 @@ class ChunkedTable(ColumnTable):
     @classmethod
     def of_model(cls, model: ColumnTable, source: RowSource) -> ChunkedTable:
         """Return the rows of a source in the units of a fitted table; columns go by name where both have names."""
-        table = cls.in_units_of(model)
+        table = cls.copy_units(model)
         table.source, table.n_rows, table.objects = source, source.n_rows, {}
         table._places = model.places(source.columns, source.n_columns)
         return table
@@ -96,9 +94,9 @@ class ChunkedTable(ColumnTable):
                 found[j] = Encoding("number", tails=tails_of(known, self._learned[j].deviation))
         if not found:
             return
-        self.__dict__.pop("_sample")  # of values that are not compressed
+        del self._sample  # of values that are not compressed
         self.encodings = tuple(found.get(j, own) for j, own in enumerate(self.encodings or (NUMBERS,) * self.n_columns))
-        learned = self.source.reduce(partial(_encoded, list(found.values())), list(found), combine=_merged)
+        learned = self.source.reduce(partial(_encoded, list(found.values())), list(found), combine=_merge)
         self._learned.update(zip(found, learned, strict=True))
         self._settle(standardize=True)
 
@@ -203,7 +201,8 @@ class ChunkedTable(ColumnTable):
 
     @cached_property
     def _sample(self) -> ColumnTable:
-        size = min(SAMPLE_ROWS, self.n_rows)
+        sample_rows = 20_000  # from which landmarks and median distances are drawn
+        size = min(sample_rows, self.n_rows)
         rows = np.random.default_rng(1).choice(self.n_rows, size, replace=False)
         return self.gather(self.used or (), np.sort(rows))
 
@@ -368,7 +367,7 @@ def _summary(column: Array, levels: tuple[Any, ...]) -> _Summary:
     return _Summary(len(known), low, high, mean, deviation**2 * len(known), bool(gaps.any()), levels)
 
 
-def _merged(first: list[_Summary], second: list[_Summary]) -> list[_Summary]:
+def _merge(first: list[_Summary], second: list[_Summary]) -> list[_Summary]:
     """Return the summaries of the rows of both: Chan, Golub and LeVeque (1983), formula 2.1."""
     out = []
     for a, b in zip(first, second, strict=True):

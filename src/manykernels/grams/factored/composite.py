@@ -242,11 +242,11 @@ class CompositeStack(FactoredStack):
             own = self._part[kernels] == number
             part.add_largest(self._place[kernels[own]], sizes[own], out)
 
-    def _over(self, table: ColumnTable, kernels: Array) -> FactoredStack:
+    def _on_table(self, table: ColumnTable, kernels: Array) -> FactoredStack:
         parts, members = [], []
         for number, part in enumerate(self.parts):
             slots = np.flatnonzero(self._part[kernels] == number)
             if len(slots):
-                parts.append(part._over(table, self._place[kernels[slots]]))
+                parts.append(part._on_table(table, self._place[kernels[slots]]))
                 members.append(slots)
         return CompositeStack(parts, members, names=self._names_of(kernels))

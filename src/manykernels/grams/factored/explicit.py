@@ -26,7 +26,7 @@ import numpy as np
 from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator
 from manykernels.grams.factored.cells import grid_levels, grid_parts
 from manykernels.grams.factored.cones import polar_norm
-from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, LevelFeatures, by_levels, feature_map
+from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, LevelFeatures, averages_levels, feature_map
 from manykernels.grams.factored.levels import LevelOperator, SlopeOperator
 from manykernels.grams.factored.operators import ColumnFactors, FeatureOperator, adjoints, reads_columns, stored
 from manykernels.grams.factored.prediction import KernelFunction, LineFunction, on_landmarks
@@ -41,7 +41,7 @@ def levels_of(spec: KernelSpec, positions: tuple[int, ...], table: ColumnTable) 
     """Return the distinct values of the columns of a kernel on levels, or None beyond the limit."""
     if grid_parts(spec) is not None:
         return grid_levels(spec, positions, table)
-    if not by_levels(spec):
+    if not averages_levels(spec):
         return None
     slope, found = slope_columns(spec), list[Array]()
     for column in positions if slope is None else [positions[slope[0]]]:
@@ -70,13 +70,13 @@ class ExplicitStack(FactoredStack):
         super().__init__(table, positions, specs, scales, names=names)
         self._stored: dict[int, Any] = {}
         self._levels: dict[int, LevelOperator] = {}
-        self._maps = tuple(maps) if maps is not None else self._learned()
+        self._maps = tuple(maps) if maps is not None else self._learn_maps()
 
-    def _learned(self) -> tuple[FeatureMap, ...]:
+    def _learn_maps(self) -> tuple[FeatureMap, ...]:
         """Return the features of all kernels, shared by kernels of equal spec, except levels."""
         keys = list(zip(map(id, self.specs), map(len, self.positions), strict=True))
         kinds = dict(zip(keys, self.specs, strict=True))
-        alike = {key: spec for key, spec in kinds.items() if not by_levels(spec) and grid_parts(spec) is None}
+        alike = {key: spec for key, spec in kinds.items() if not averages_levels(spec) and grid_parts(spec) is None}
         known = {key: feature_map(spec, key[1], None) for key, spec in alike.items()}
         made = list(map(known.get, keys))
         for m in [m for m, found in enumerate(made) if found is None] if len(known) < len(kinds) else []:
@@ -156,7 +156,7 @@ class ExplicitStack(FactoredStack):
     def _adjoints(self, r: Array) -> list[Array]:
         """Return ``Z' r`` of every kernel, of a single vector or of several in columns."""
         templates = self.templates(range(self.n_kernels))
-        found: list[Array] = self.table.reduce(self._used, partial(adjoints, templates), r)
+        found: list[Array] = self.table.reduce(self._kernels_in_use, partial(adjoints, templates), r)
         return found
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:

@@ -19,8 +19,6 @@ from manykernels.kernels.specs.interaction import slope_columns
 from manykernels.validation.arrays import Array
 
 MAX_FEATURES = 500
-SERIES_TOL = 1e-16  # of the diagonal of a periodic kernel, left out of its series
-SMALLEST_EIGENVALUE = 1e-14  # of the largest one of a kernel on levels: below it is rounding
 
 
 class FeatureMap(ABC):
@@ -88,7 +86,8 @@ class PeriodicFeatures(FeatureMap):
         most = MAX_FEATURES // 2
         coefficients = _series(spec, 2 * most)
         left = coefficients[::-1].cumsum()[::-1]
-        enough = np.flatnonzero(left <= SERIES_TOL)
+        series_tol = 1e-16  # of the diagonal of a periodic kernel, left out of its series
+        enough = np.flatnonzero(left <= series_tol)
         return cls(spec, int(enough[0])) if len(enough) and enough[0] <= most else None
 
     @property
@@ -228,7 +227,8 @@ class SlopeFeatures(LevelFeatures):
 def _inverse_root(gram: Array) -> Array:
     """Return ``U Lambda^-1/2`` of the directions not rounding."""
     values, vectors = eigh(gram)
-    kept = values > SMALLEST_EIGENVALUE * values[-1]
+    smallest_eigenvalue = 1e-14  # of the largest one of a kernel on levels: below it is rounding
+    kept = values > smallest_eigenvalue * values[-1]
     return vectors[:, kept] / np.sqrt(values[kept])
 
 
@@ -246,11 +246,15 @@ def feature_map(spec: KernelSpec, n_columns: int, levels: Sequence[Array] | None
         return PeriodicFeatures.of(spec)
     if slope_columns(spec) is not None:
         return None if levels is None else SlopeFeatures.of(spec, levels)
-    if by_levels(spec) and levels is not None and (isinstance(spec, Overlap) or sum(map(len, levels)) <= MAX_FEATURES):
+    if (
+        averages_levels(spec)
+        and levels is not None
+        and (isinstance(spec, Overlap) or sum(map(len, levels)) <= MAX_FEATURES)
+    ):
         return LevelFeatures.of(spec, levels)
     return None
 
 
-def by_levels(spec: KernelSpec) -> bool:
+def averages_levels(spec: KernelSpec) -> bool:
     """Return whether a kernel is a mean over columns of kernels on levels, or a random slope."""
     return isinstance(spec, (Overlap, Ordinal)) or slope_columns(spec) is not None

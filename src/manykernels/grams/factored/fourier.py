@@ -44,10 +44,6 @@ from manykernels.validation.arrays import Array
 # Landmarks rotated to the leading directions of the rows: short factors of kernels whose series would be long.
 
 
-VALUE_ROWS = 512  # of a kernel that are evaluated at once
-LANDMARK_SHARE = 0.1  # of the trace that a factor may leave: what its landmarks may
-
-
 @dataclass(frozen=True, eq=False)
 class LeadingDirections:
     """A kernel's landmarks and the directions of their features that matter for the rows, the largest first.
@@ -72,7 +68,8 @@ class LeadingDirections:
     ) -> LeadingDirections:
         """Find directions that leave at most ``tol`` of the trace, with at most ``max_rank`` landmarks."""
         rows, counts = distinct(spec, column, table)
-        landmarks = pivoted_cholesky(spec, rows, LANDMARK_SHARE * tol, max_rank, counts)[1]
+        landmark_share = 0.1  # of the trace that a factor may leave: what its landmarks may
+        landmarks = pivoted_cholesky(spec, rows, landmark_share * tol, max_rank, counts)[1]
         base = NystroemFeatures.of(spec, rows.points[landmarks])
         Z = base(rows.points)
         gram = (Z.T * counts) @ Z
@@ -115,12 +112,7 @@ def _directions(gram: Array, known: Array | None) -> Array:
     return np.hstack([kept, others @ eigh(others.T @ gram @ others)[1][:, ::-1]])
 
 
-KEPT_BYTES = 2**25  # of pieces, which classes and rounds share
-BATCH_BINS = 2**21  # whose moments are summed in one reading of rows in chunks: 128 MB
 PASS_TOL = 1e-12  # of quad, beside ||rho||_1^2
-EXACT_TOL = 1e-14  # the same, by its bins, of one kernel whose bound decides: less is rounding
-NOTHING = 1e-25  # the same, by its period and frequencies, which cost little
-ROUNDED_SUM = 1e-14  # of a sum of squares
 
 
 class FourierStack(FactoredStack):
@@ -208,7 +200,8 @@ class FourierStack(FactoredStack):
     def moments(self, wanted: Iterable[tuple[int, float]], *rhos: Any) -> Iterator[Array]:
         """Yield the moments of some vectors for columns and widths of bins, in units of the table, (T, bins, 8)."""
         geometries = ((column, *self._geometry(column, spacing)) for column, spacing in wanted)
-        for together in _batches(geometries, BATCH_BINS if self.table.chunked else 0):
+        batch_bins = 2**21  # whose moments are summed in one reading of rows in chunks: 128 MB
+        for together in _batches(geometries, batch_bins if self.table.chunked else 0):
             columns = sorted({column for column, *_ in together})
             yield from self.table.reduce(columns, partial(_moments, together), *rhos)
 
@@ -253,8 +246,9 @@ class FourierStack(FactoredStack):
     def _product(self, kernel: int, rho: Array) -> Array:
         """Return ``K rho`` by the values of a kernel."""
         every, out = np.arange(self.n_samples), np.empty(self.n_samples)
-        for start in range(0, len(every), VALUE_ROWS):
-            rows = every[start : start + VALUE_ROWS]
+        value_rows = 512  # of a kernel that are evaluated at once
+        for start in range(0, len(every), value_rows):
+            rows = every[start : start + value_rows]
             out[rows] = self._block(rows, every, np.array([kernel]))[0] @ rho
         return out
 
@@ -307,18 +301,21 @@ class FourierStack(FactoredStack):
         changes the square by ``d (2 length + d)``: far less than the share of ``||rho||_1^2`` for a weak penalty.
         """
         if self._reads_values[kernel]:
-            one = self._over(self.table, np.array([kernel]))
+            one = self._on_table(self.table, np.array([kernel]))
             return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
         self._count(1)
         width, column, scale = (float(self.widths[kernel]),), int(self.columns[kernel]), float(self.scales[kernel])
-        extent, spacing = self._extent(column), bin_ratio(EXACT_TOL) * width[0]
-        plan = fourier_plan(spacing, int(periods(np.array([extent]), width, spacing, NOTHING)[0]), width, NOTHING)
+        exact_tol = 1e-14  # the same, by its bins, of one kernel whose bound decides: less is rounding
+        extent, spacing = self._extent(column), bin_ratio(exact_tol) * width[0]
+        nothing = 1e-25  # the same, by its period and frequencies, which cost little
+        plan = fourier_plan(spacing, int(periods(np.array([extent]), width, spacing, nothing)[0]), width, nothing)
         (moments,) = self.moments([(column, spacing)], rho)
         value, size = float(plan.quads(moments)[0, 0]), float(np.abs(rho).sum())
         # Sums of N terms of either sign: rounding grows like a random walk. That of places turns every wave.
         eps = np.finfo(np.float64).eps
         moved = size * (float(plan.slips[0]) + ROUNDING + eps * (np.sqrt(self.n_samples) + extent / width[0]))
-        error = moved * (2.0 * np.sqrt(value) + moved) + float(plan.left_out[0]) * size**2 + ROUNDED_SUM * value
+        rounded_sum = 1e-14  # of a sum of squares
+        error = moved * (2.0 * np.sqrt(value) + moved) + float(plan.left_out[0]) * size**2 + rounded_sum * value
         return scale * value, scale * error
 
     @property
@@ -370,7 +367,7 @@ class FourierStack(FactoredStack):
     def spec_of(self, kernel: int) -> Gaussian:
         return Gaussian(float(self.widths[kernel]))
 
-    def _over(self, table: ColumnTable, kernels: Array) -> FourierStack:
+    def _on_table(self, table: ColumnTable, kernels: Array) -> FourierStack:
         return FourierStack(
             table,
             self.columns[kernels],
@@ -489,8 +486,9 @@ class FourierStack(FactoredStack):
         found = self._pieces.get((kernel, spacing, rank))
         if found is None:
             found = factor.pieces(spacing, bins, factor.directions[:, :rank])
-            if found.nbytes <= KEPT_BYTES // 32:
-                if sum(each.nbytes for each in self._pieces.values()) + found.nbytes > KEPT_BYTES:
+            kept_bytes = 2**25  # of pieces, which classes and rounds share
+            if found.nbytes <= kept_bytes // 32:
+                if sum(each.nbytes for each in self._pieces.values()) + found.nbytes > kept_bytes:
                     self._pieces.clear()
                 self._pieces[kernel, spacing, rank] = found
         return found

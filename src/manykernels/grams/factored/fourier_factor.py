@@ -25,12 +25,10 @@ from manykernels.grams.rows.columns import ColumnTable
 from manykernels.validation.arrays import Array, read_only
 
 ROUNDING = 2e-15  # of sums and of the transform, beside ||rho||_1^2
-MAX_BINS = 2**22
 BATCH_ENTRIES = TRANSFORM_BYTES // (4 * 8)  # of a transform of moments held at once: 2 MB of the four that there are
 NESTED = 5  # bins in one for wider kernels; an odd number, so that their edges are edges of these
 # Nanoseconds, about: a wave at a row, its product with a vector, the moments of a row, the transform of a bin.
 WAVE_COST, WAVE_PRODUCT, ROW_COST, BIN_COST = 3.0, 0.06, 5.0, 25.0
-BIN_STEPS = 32  # periods are rounded up by at most 1/32, so that columns of nearly the same range share coefficients
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,13 +94,16 @@ def plan_bins(extent: float, widths: tuple[float, ...], tol: float) -> tuple[flo
 def periods(extents: Array, widths: tuple[float, ...], spacing: float, tol: float) -> Array:
     """Return the numbers of bins (c,) of the periods for columns within the extents."""
     wanted = (extents + reach(tol) * max(widths)) / spacing + 2
-    if wanted.max() > MAX_BINS:
+    max_bins = 2**22
+    if wanted.max() > max_bins:
         raise InvalidInputError(
             f"A column that spans {extents.max():.3g} needs {wanted.max():.3g} bins for kernels of width "
-            f"{min(widths):.3g} to {max(widths):.3g}; at most {MAX_BINS} are allowed. Clip its outliers, rank it, or "
+            f"{min(widths):.3g} to {max(widths):.3g}; at most {max_bins} are allowed. Clip its outliers, rank it, or "
             "drop the narrow widths."
         )
-    step = np.maximum(1, (2 ** np.floor(np.log2(wanted)) / BIN_STEPS).astype(np.int64))
+    # periods are rounded up by at most 1/32, so that columns of nearly the same range share coefficients
+    bin_steps = 32
+    step = np.maximum(1, (2 ** np.floor(np.log2(wanted)) / bin_steps).astype(np.int64))
     rounded, place = np.unique((np.ceil(wanted / step) * step).astype(np.int64), return_inverse=True)
     return np.array([next_fast_len(int(bins), real=True) for bins in rounded])[place]
 
@@ -273,13 +274,8 @@ def truncation_error(last: float, widths: Array, period: float) -> Array:
 
 
 FACTOR_TOL = 1e-15  # of the expansion itself; the truncation of the factor is another matter
-MAX_FREQUENCIES = 500  # of an eigendecomposition of twice that order; narrower kernels take landmarks
-FEW_FREQUENCIES, ROWS_PER_FREQUENCY = 60, 20  # below which on few rows series are less work than landmarks
-SMALLEST_SHARE = 1e-14  # of the trace: eigenvalues below it are rounding
-WIDEST_SPACING = 0.4
 ROUNDED = 0.1  # of a width: the most of a bin whose rows are taken for its middle in a Hessian
 WHOLE = 1e-12  # of a period, which a number of bins may miss
-TRANSFORM_STEPS = 4.0  # of a bin and a halving of a transform, beside a product with a wave
 SPACING = 0.125  # of a width: Taylor pieces of order 8 are then good to 1e-13
 
 
@@ -291,7 +287,9 @@ def frequencies(extent: float, width: float) -> int:
 
 def most_frequencies(n_rows: int) -> int:
     """Return above how many frequencies landmarks are less work than a series."""
-    return min(MAX_FREQUENCIES, max(FEW_FREQUENCIES, n_rows // ROWS_PER_FREQUENCY))
+    max_frequencies = 500  # of an eigendecomposition of twice that order; narrower kernels take landmarks
+    few_frequencies, rows_per_frequency = 60, 20  # below which on few rows series are less work than landmarks
+    return min(max_frequencies, max(few_frequencies, n_rows // rows_per_frequency))
 
 
 def piece_spacing(tol: float) -> float:
@@ -300,7 +298,8 @@ def piece_spacing(tol: float) -> float:
     Pieces of order 8 on bins of half a width miss at most 4.5e-7 of a function of unit norm, and of h / width the
     eighth power; what they miss is inside the certificate (`FourierFactor.taylor_error`).
     """
-    return min(max(0.5 * (1e-3 * tol / 4.5e-7) ** (1.0 / ORDER), SPACING), WIDEST_SPACING)
+    widest_spacing = 0.4
+    return min(max(0.5 * (1e-3 * tol / 4.5e-7) ** (1.0 / ORDER), SPACING), widest_spacing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,7 +357,8 @@ class FourierFactor:
         gram = _trigonometric_gram(self._characteristic(counts), amplitude)
         values, vectors = np.linalg.eigh(gram)  # divides and conquers, in three quarters of the time of others
         values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
-        kept = max(1, int(np.sum(values > SMALLEST_SHARE * values.sum())))
+        smallest_share = 1e-14  # of the trace: eigenvalues below it are rounding
+        kept = max(1, int(np.sum(values > smallest_share * values.sum())))
         return replace(
             self,
             amplitude=amplitude,
@@ -409,7 +409,8 @@ class FourierFactor:
         waves[1:] -= 1j * self.amplitude[1:, None] * directions[n:]
         waves *= np.exp(-1j * self.omega * self.middle)[:, None]
         each = (powers[:, :, None] * waves[:, None]).reshape(n, -1)
-        if not whole or 2.0 * n * bins < TRANSFORM_STEPS * period_bins * np.log2(period_bins):
+        transform_steps = 4.0  # of a bin and a halving of a transform, beside a product with a wave
+        if not whole or 2.0 * n * bins < transform_steps * period_bins * np.log2(period_bins):
             phases = np.outer(spacing * np.arange(bins), self.omega)
             found = np.cos(phases) @ each.real - np.sin(phases) @ each.imag
         else:

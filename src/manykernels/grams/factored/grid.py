@@ -87,14 +87,14 @@ class GridStack(FactoredStack):
         return self._groups.read(self.table)
 
     @property
-    def _used(self) -> list[int]:
+    def _kernels_in_use(self) -> list[int]:
         return sorted({axis.column for axis in self._groups.axes})
 
     def _sums(self, rho: Array) -> Array:
         """Return sums over the cells of every group, side by side."""
         groups = self._groups
         if self.table.chunked:
-            return np.asarray(self.table.reduce(self._used, partial(sums_of_part, groups), rho))
+            return np.asarray(self.table.reduce(self._kernels_in_use, partial(sums_of_part, groups), rho))
         return groups.add(self._codes, rho)
 
     def _own(self, sums: Array, group: int) -> Array:

@@ -130,7 +130,6 @@ class NystroemFeatures(FeatureMap):
         return features if self.directions is None else features @ self.directions
 
 
-CLUSTERED_ROWS = 20_000  # of which k-means finds the centers
 ROUNDS = 10  # of k-means
 PIECE = 4096  # rows whose residual is computed at once
 
@@ -142,7 +141,7 @@ def drawn_features(
     rows = _content_order(table.sample().reading(spec, columns))
     if by == "cholesky":
         return NystroemFeatures.of(spec, rows.points[pivoted_cholesky(spec, rows, tol, max_rank)[1]])
-    return NystroemFeatures.of(spec, rows.points[_grown(spec, rows, tol, max_rank, by)])
+    return NystroemFeatures.of(spec, rows.points[_double_landmarks(spec, rows, tol, max_rank, by)])
 
 
 def _content_order(rows: Reading) -> Reading:
@@ -152,7 +151,7 @@ def _content_order(rows: Reading) -> Reading:
     return Reading(rows.points[order], None if rows.present is None else rows.present[order])
 
 
-def _grown(spec: KernelSpec, rows: Reading, tol: float, max_rank: int, by: str) -> Array:
+def _double_landmarks(spec: KernelSpec, rows: Reading, tol: float, max_rank: int, by: str) -> Array:
     """Return landmarks (r,), doubled in number until the remaining trace is small."""
     diagonal = np.asarray(rows.masked(spec.diag(rows.points)), dtype=np.float64)
     present = np.flatnonzero(diagonal > SMALLEST_PIVOT * diagonal.max(initial=0.0))
@@ -177,7 +176,8 @@ def _centers(points: Array) -> Callable[[int], Array]:
     """Return a sampler of the rows nearest to cluster centers, with standardized columns."""
     if isinstance(points, SparsePoints):
         raise IncompatibleError("k-means needs numbers, not objects. Use landmarks_by='cholesky' or 'uniform'.")
-    chosen = np.arange(len(points))[:CLUSTERED_ROWS]  # as if shuffled
+    clustered_rows = 20_000  # of which k-means finds the centers
+    chosen = np.arange(len(points))[:clustered_rows]  # as if shuffled
     scale = points.std(axis=0)
     some = points[chosen] / np.where(scale > 0, scale, 1.0)
 

@@ -15,7 +15,6 @@ from manykernels.validation.arrays import Array
 
 PASS_TOL = 1e-3  # share of the trace that the factors of a pass leave
 PASS_RANK = 100  # of the factors of a pass: their residual is in the bound
-TRACE_ROWS = 1000  # that say what landmarks leave of the trace
 
 
 class NystroemStack(FactoredStack):
@@ -57,7 +56,8 @@ class NystroemStack(FactoredStack):
         if not limit <= operator.rank < self.n_samples:
             return 0.0
         sample = self.table.sample()
-        rows = np.linspace(0, sample.n_rows - 1, min(sample.n_rows, TRACE_ROWS)).astype(np.int64)
+        trace_rows = 1000  # that say what landmarks leave of the trace
+        rows = np.linspace(0, sample.n_rows - 1, min(sample.n_rows, trace_rows)).astype(np.int64)
         reading = sample.reading(self.specs[kernel], self.positions[kernel], rows)
         Z, diagonal = operator.over(sample).rows(rows), reading.masked(self.specs[kernel].diag(reading.points))
         return max(1.0 - float(np.sum(Z * Z)) / (float(self.scales[kernel]) * float(diagonal.sum())), 0.0)
@@ -88,7 +88,7 @@ class NystroemStack(FactoredStack):
         """Return the bounds of every vector, with features computed once."""
         self._count(self.n_kernels)
         templates = [self._operator(m, PASS_TOL, self.rank) for m in range(self.n_kernels)]
-        sums = self.table.reduce(self._used, partial(_sums, templates), *rhos)
+        sums = self.table.reduce(self._kernels_in_use, partial(_sums, templates), *rhos)
         inner = np.array([np.einsum("rk,rk->k", images, images) for images, _ in sums])
         outer = inner + np.array([left**2 for _, left in sums])
         sizes = [float(np.abs(rho).sum()) ** 2 for rho in rhos]

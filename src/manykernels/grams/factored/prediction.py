@@ -20,15 +20,12 @@ from manykernels.kernels import Gaussian, ObjectKernel, Overlap, Shaped
 from manykernels.kernels.bank.normalization import unit_factors
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import UNSEEN, places_among
-from manykernels.kernels.specs.distances import known_width
+from manykernels.kernels.specs.distances import require_width
 from manykernels.kernels.specs.interaction import slope_columns
 from manykernels.validation.arrays import Array, read_only
 from manykernels.validation.parameters import WithoutCaches
 
 CHUNK_ROWS = 16384  # that are evaluated at once
-ROWS_AT_ONCE = 4096
-SPANNED = 1e-12  # of the coefficients: what landmarks may leave of them
-DEPENDENT = 1e-9  # of the largest pivot: features this close to a combination of others add nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +81,7 @@ class LandmarkFunction(WithoutCaches):
     def __call__(self, points: Array) -> Array:
         """Return the function at points (n, d)."""
         if type(self.spec) is Gaussian and self.spec.column_widths is None:  # whose diagonal is one
-            (landmarks, coefficient, weights), out = self._as_loops_read, np.empty(len(points))
+            (landmarks, coefficient, weights), out = self._landmark_parts, np.empty(len(points))
             columns = np.ascontiguousarray(points.T, dtype=np.float64)
             gaussian_scores(read_only(columns), landmarks, coefficient, weights, out)
             return out
@@ -119,12 +116,12 @@ class LandmarkFunction(WithoutCaches):
         return own, np.bincount(places, (self.coefficients * self.landmarks[:, number])[known], len(own) + 1)
 
     @cached_property
-    def _as_loops_read(self) -> tuple[Array, float, Array]:
+    def _landmark_parts(self) -> tuple[Array, float, Array]:
         """Landmarks (d, r), the factor of squared distances, and the coefficients (r,) of a Gaussian."""
         landmarks = np.ascontiguousarray(self.landmarks.T, dtype=np.float64)
         return (
             landmarks,
-            -0.5 / known_width(cast("Gaussian", self.spec).width) ** 2,
+            -0.5 / require_width(cast("Gaussian", self.spec).width) ** 2,
             self.coefficients.astype(np.float64),
         )
 
@@ -237,14 +234,17 @@ def spanning_rows(features: Callable[[Array], Array], n_rows: int, wanted: Array
     kept = np.zeros(0, dtype=np.int64)
     held = np.zeros((0, len(wanted)))
     coefficients = np.zeros(0)
-    for start in range(0, n_rows, ROWS_AT_ONCE):
-        rows = np.arange(start, min(start + ROWS_AT_ONCE, n_rows))
+    rows_at_once = 4096
+    spanned = 1e-12  # of the coefficients: what landmarks may leave of them
+    dependent = 1e-9  # of the largest pivot: features this close to a combination of others add nothing
+    for start in range(0, n_rows, rows_at_once):
+        rows = np.arange(start, min(start + rows_at_once, n_rows))
         rows, held = np.concatenate([kept, rows]), np.vstack([held, features(rows)])
         _, upper, order = qr(held.T, mode="economic", pivoting=True)
         pivots = np.abs(np.diag(upper))
-        chosen = order[: int(np.sum(pivots > DEPENDENT * max(pivots[0], np.finfo(float).tiny)))]
+        chosen = order[: int(np.sum(pivots > dependent * max(pivots[0], np.finfo(float).tiny)))]
         kept, held = rows[chosen], held[chosen]
         coefficients = np.linalg.lstsq(held.T, wanted, rcond=None)[0]
-        if np.linalg.norm(held.T @ coefficients - wanted) <= SPANNED * np.linalg.norm(wanted):
+        if np.linalg.norm(held.T @ coefficients - wanted) <= spanned * np.linalg.norm(wanted):
             break
     return kept, coefficients

@@ -11,7 +11,7 @@ from manykernels.grams.factored.loops import matern_recursion
 from manykernels.grams.factored.operators import FeatureOperator
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Laplacian, Matern
-from manykernels.kernels.specs.distances import known_width
+from manykernels.kernels.specs.distances import require_width
 from manykernels.validation.arrays import Array
 
 
@@ -45,8 +45,8 @@ class ScanStack(FactoredStack):
         """Return the number of states and the rate of the exponential decay."""
         spec = self.specs[kernel]
         if isinstance(spec, Laplacian):
-            return 1, 1.0 / known_width(spec.width)
-        return int(spec.nu + 0.5), float(np.sqrt(2 * spec.nu)) / known_width(spec.width)
+            return 1, 1.0 / require_width(spec.width)
+        return int(spec.nu + 0.5), float(np.sqrt(2 * spec.nu)) / require_width(spec.width)
 
     def _sorted(self, column: int) -> tuple[Array, Array]:
         """Return the rows with a value, in increasing order, and their values."""

@@ -22,13 +22,7 @@ from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import ObjectKernel
 from manykernels.validation.arrays import Array
 
-SOME_ROWS = 100  # whose features are looked at before those of all
 FEW_FEATURES = 300  # whose Hessians are formed; of more, only products with them
-A_LETTER = 20.0  # multiplications that take as long as a letter of a pass
-MOST_SEEN = 0.5  # of the features that there are, from which on those that no row has are not left out
-SUMS_AT_ONCE = 2**25  # of features, for several vectors: 256 MB
-KEPT_BYTES = 2**30  # of features of working sets that are counted once and listed, not again in every product
-DENSE_ENTRIES = 2**23  # of features that are kept as an array: 64 MB
 
 
 class SparseOperator(FactorOperator):
@@ -135,7 +129,8 @@ class SparseStack(FactoredStack):
             found = None
             if not self.table.chunked:
                 found = np.flatnonzero(self.table.features_of(spec, column).adjoint(np.ones(self.n_samples)))
-                found = found if len(found) < MOST_SEEN * spec.n_places else None
+                most_seen = 0.5  # of the features that there are, from which on those that no row has are not left out
+                found = found if len(found) < most_seen * spec.n_places else None
             self._seen[kernel] = found
         return self._seen[kernel]
 
@@ -152,12 +147,14 @@ class SparseStack(FactoredStack):
         made: list[Any] = self.table.operators(self.templates(kernels))
         if self.table.chunked:
             return made
-        few = FEW_FEATURES, DENSE_ENTRIES / self.n_samples
+        dense_entries = 2**23  # of features that are kept as an array: 64 MB
+        few = FEW_FEATURES, dense_entries / self.n_samples
         return [DenseOperator.of(one) if one.rank <= min(few) else self._listed(one) for one in made]
 
     def _listed(self, operator: SparseOperator) -> SparseOperator:
         """Return an operator with cached features, as far as memory of the table permits."""
-        self.table.kept_bytes += operator.keep(KEPT_BYTES - self.table.kept_bytes)
+        kept_bytes = 2**30  # of features of working sets that are counted once and listed, not again in every product
+        self.table.kept_bytes += operator.keep(kept_bytes - self.table.kept_bytes)
         return operator
 
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
@@ -176,7 +173,7 @@ class SparseStack(FactoredStack):
     def _quad(self, r: Array) -> Array:
         if not self.table.chunked:  # one vector of features at a time
             return np.array([_square(template.over(self.table).adjoint(r)) for template in self._plain])
-        sums = self.table.reduce(self._used, partial(adjoints, self._plain), r)
+        sums = self.table.reduce(self._kernels_in_use, partial(adjoints, self._plain), r)
         return np.array([_square(part) for part in sums])
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
@@ -184,12 +181,13 @@ class SparseStack(FactoredStack):
         if self.table.chunked or len(rhos) == 1:
             return super().quad_bounds_each(rhos)
         R, quads = np.column_stack(rhos), np.empty((self.n_kernels, len(rhos)))
+        sums_at_once = 2**25  # of features, for several vectors: 256 MB
         for m, spec in enumerate(self.specs):
             if self.nbytes <= spec.n_places:  # few rows, whose features are listed: of all, most sums would be zero
                 sums = self._compressed(m).T @ R
                 quads[m] = self.scales[m] * np.einsum("ij,ij->j", sums, sums)
                 continue
-            rows, most = self.table.features_of(spec, self.positions[m][0]), max(1, SUMS_AT_ONCE // spec.n_places)
+            rows, most = self.table.features_of(spec, self.positions[m][0]), max(1, sums_at_once // spec.n_places)
             for first in range(0, len(rhos), most):
                 sums = rows.adjoints(R[:, first : first + most])
                 quads[m, first : first + most] = self.scales[m] * np.einsum("ij,ij->j", sums, sums)
@@ -241,11 +239,11 @@ class SparseStack(FactoredStack):
 
     @cached_property
     def largest(self) -> Array:
-        return np.asarray(self.table.reduce(self._used, partial(_largest, self._plain), combine=np.maximum))
+        return np.asarray(self.table.reduce(self._kernels_in_use, partial(_largest, self._plain), combine=np.maximum))
 
     def diag_sums(self, weight: Array) -> Array:
         """Return ``sum_i s_i k_m(x_i, x_i)``, (M,)."""
-        return np.asarray(self.table.reduce(self._used, partial(_weighted, self._plain), weight))
+        return np.asarray(self.table.reduce(self._kernels_in_use, partial(_weighted, self._plain), weight))
 
     def many_directions(self, kernel: int) -> bool:
         """Return whether there are too many features, so the matrix of few rows is cheaper."""
@@ -257,7 +255,8 @@ class SparseStack(FactoredStack):
         if spec.n_places <= FEW_FEATURES:
             return False
         if kernel not in self._seen and not self.table.chunked:
-            first = self.table.features_of(spec, self.positions[kernel][0]).rows(slice(0, SOME_ROWS))
+            some_rows = 100  # whose features are looked at before those of all
+            first = self.table.features_of(spec, self.positions[kernel][0]).rows(slice(0, some_rows))
             if len(np.unique(first.indices)) > FEW_FEATURES:
                 return True
         return self.templates([kernel])[0].matrix_free
@@ -265,7 +264,8 @@ class SparseStack(FactoredStack):
     @property
     def quad_cost(self) -> float:
         """Approximate multiplications of a quadratic form of every kernel, with a read of all letters."""
-        return A_LETTER * self.n_kernels * float(self.nbytes)
+        a_letter = 20.0  # multiplications that take as long as a letter of a pass
+        return a_letter * self.n_kernels * float(self.nbytes)
 
     def _of_kernels(self, kernels: Array) -> dict[str, Any]:
         return {"seen": {at: self._seen[m] for at, m in enumerate(kernels.tolist()) if m in self._seen}}

@@ -19,21 +19,20 @@ from manykernels.grams.factored.fourier_factor import (
 from manykernels.grams.factored.nystroem import NystroemStack
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Gaussian, KernelSpec
-from manykernels.kernels.specs.distances import known_width
+from manykernels.kernels.specs.distances import require_width
 from manykernels.validation.arrays import Array
 
 PASS_TOL = 1e-12  # of the expansion, and asked of the transform
-TRANSFORM_ERROR = 1e-11  # of a Fourier sum beside ||rho||_1: ten times what the transform is asked for
 MAX_MODES = 2**21
 A_MODE = 500.0  # multiplications that take as long as a frequency of a transform
 AN_ENTRY = 20.0  # the same of a kernel of two rows: 12 ns beside 0.6 ns (310 ns a frequency, 87 x 87 x 85 of them)
-DIMENSIONS = (2, 3)
 
 
 def has_window(spec: KernelSpec, n_columns: int) -> bool:
     """Return whether a nonuniform transform supports a kernel, and is installed."""
     isotropic = isinstance(spec, Gaussian) and spec.column_widths is None
-    return isotropic and n_columns in DIMENSIONS and find_spec("finufft") is not None
+    dimensions = (2, 3)
+    return isotropic and n_columns in dimensions and find_spec("finufft") is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +65,8 @@ class Window:
             parts.append(gaussian_coefficients(omega, widths, period))
             error = periodization_error(extent, period, widths) + truncation_error(omega[0], widths, period)
             missed = missed + error + missed * error
-        errors = missed + (1 + missed) * (2 * TRANSFORM_ERROR + TRANSFORM_ERROR**2)
+        transform_error = 1e-11  # of a Fourier sum beside ||rho||_1: ten times what the transform is asked for
+        errors = missed + (1 + missed) * (2 * transform_error + transform_error**2)
         middles = tuple((0.5 * (low + high)).tolist())
         return cls(columns, middles, tuple(periods.tolist()), tuple((2 * last + 1).tolist()), tuple(parts), errors)
 
@@ -101,7 +101,7 @@ class WindowStack(NystroemStack):
 
     def _width(self, kernel: int) -> float:
         spec: Any = self.specs[kernel]
-        return known_width(spec.width)
+        return require_width(spec.width)
 
     @property
     def quad_cost(self) -> float:

@@ -91,7 +91,7 @@ class RowSource(ABC):
         """Return about so many rows, spread evenly over all chunks."""
         step = max(self.n_rows // rows, 1)
         starts = Held([int(-start % step) for start in self.starts[:-1]])
-        return joined_rows(list(self.map(partial(_every, step), range(self.n_columns), (starts,))))
+        return join_rows(list(self.map(partial(_every, step), range(self.n_columns), (starts,))))
 
     def whole(self, used: Sequence[int]) -> Any:
         """Return all rows as a table in memory: a DataFrame if columns have names, else an array.
@@ -120,7 +120,7 @@ class RowSource(ABC):
     def whole_column(self, position: int) -> pd.Series:
         """Return a single column of all rows."""
         parts = [pd.DataFrame(part) for part in self.map(_itself, [position])]
-        return joined_rows(parts).iloc[:, 0]
+        return join_rows(parts).iloc[:, 0]
 
     def slice(self, chunk: int) -> slice:
         """Return the rows of a chunk."""
@@ -179,7 +179,7 @@ def _itself(data: Any) -> Any:
     return data
 
 
-def joined_rows(parts: list[Any]) -> Any:
+def join_rows(parts: list[Any]) -> Any:
     """Return the rows of several parts of a table; categorical columns get the categories of all parts."""
     if all(isinstance(part, np.ndarray) for part in parts):
         return np.concatenate(parts)

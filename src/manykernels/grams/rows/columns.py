@@ -16,7 +16,7 @@ from manykernels.kernels.bank.columns import NUMBERS, OBJECTS, Table, check_arra
 from manykernels.kernels.bank.normalization import column_summaries
 from manykernels.kernels.specs.base import KernelOfFeatures
 from manykernels.kernels.specs.categorical import UNSEEN
-from manykernels.kernels.specs.objects import FeatureRows, as_objects
+from manykernels.kernels.specs.objects import FeatureRows, read_objects
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.kernels.tables.kinds import entry_issues, refuse
 from manykernels.validation.arrays import Array, read_only
@@ -366,12 +366,12 @@ class ColumnTable(WithoutCaches):
 
     def _of(self, columns: Array | Mapping[int, Array], n_rows: int) -> ColumnTable:
         """Return other checked rows in the units of the table. Columns may be a dictionary."""
-        other = ColumnTable.in_units_of(self)
+        other = ColumnTable.copy_units(self)
         other.columns, other.n_rows, other.objects = columns, n_rows, {}
         return other
 
     @classmethod
-    def in_units_of(cls, table: ColumnTable) -> Self:
+    def copy_units(cls, table: ColumnTable) -> Self:
         """Return a table without rows in the units of another table."""
         other = cls.__new__(cls)
         for name in UNITS:
@@ -397,7 +397,7 @@ class ColumnTable(WithoutCaches):
             else:
                 column = (self.encodings[j] if self.encodings else NUMBERS).encode(data.iloc[:, place])
                 if j in self.carried:
-                    other.objects[j] = as_objects(data.iloc[:, place])
+                    other.objects[j] = read_objects(data.iloc[:, place])
             if not np.isfinite(column).all():
                 gaps = np.isnan(column)
                 if self.missing == "error" or not np.isfinite(column[~gaps]).all():

@@ -16,8 +16,6 @@ from manykernels.grams.rows.base import Mapped, RowSource, add
 from manykernels.grams.rows.vectors import Held, Program, RowVector
 from manykernels.validation.arrays import Array
 
-FAN_IN = 8  # results that are added up at a time; the tree depends on the partitions only, not on who works
-
 
 class DaskRows(RowSource):
     """Partitions of a Dask data frame, or blocks of rows of a Dask array.
@@ -106,8 +104,9 @@ class DaskRows(RowSource):
         """Return the combined result of a tree reduction on the workers."""
         layer, together = self._layer(function, positions, vectors), partial(_combined, combine or add)
         keys = list(layer.keys)
+        fan_in = 8  # results that are added up at a time; the tree depends on the partitions only, not on who works
         while len(keys) > 1:
-            keys = [layer.add(together, keys[at : at + FAN_IN]) for at in range(0, len(keys), FAN_IN)]
+            keys = [layer.add(together, keys[at : at + fan_in]) for at in range(0, len(keys), fan_in)]
         return _computed(*layer.delayed(keys))[0]
 
     def hold(self, function: Mapped, positions: Sequence[int] | None, vectors: Sequence[Any] = ()) -> RowVector:

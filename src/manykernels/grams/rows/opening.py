@@ -65,7 +65,7 @@ class ParquetRows(WithoutCaches, RowSource):
         found: list[tuple[int, int, int]] = []
         names: tuple[str, ...] | None = None
         for number, path in enumerate(self._paths):
-            file = _opened(path)
+            file = _open_files(path)
             own = tuple(name for name in file.schema_arrow.names if not name.startswith("__index_level_"))
             if names not in (None, own):
                 raise InvalidInputError(f"{path} has other columns than {self._paths[0]}; read them apart.")
@@ -78,7 +78,7 @@ class ParquetRows(WithoutCaches, RowSource):
 
     @cached_property
     def _open(self) -> list[Any]:
-        return [_opened(path) for path in self._paths]
+        return [_open_files(path) for path in self._paths]
 
     def read(self, chunk: int, positions: Sequence[int]) -> Any:
         """Return columns of some row groups: an array for complete columns of equal float type."""
@@ -86,7 +86,7 @@ class ParquetRows(WithoutCaches, RowSource):
         assert self.columns is not None
         names = [self.columns[j] for j in positions]
         # A file handle is not to be shared between threads.
-        file = self._open[number] if self.n_threads == 1 else _opened(self._paths[number])
+        file = self._open[number] if self.n_threads == 1 else _open_files(self._paths[number])
         with _explain_file_errors(self._paths[number]):
             table = file.read_row_groups(groups, columns=names, use_threads=False).select(names)
         kinds = {str(field.type) for field in table.schema}
@@ -104,7 +104,7 @@ class ParquetRows(WithoutCaches, RowSource):
         name, parts = self.columns[position], []
         for path in self._paths:
             with _explain_file_errors(path):
-                parts.append(_opened(path).read(columns=[name], use_threads=False))
+                parts.append(_open_files(path).read(columns=[name], use_threads=False))
         with _explain_file_errors(self._paths[0]):
             table = arrow.concat_tables(parts).unify_dictionaries()
             return table.to_pandas(ignore_metadata=False)[name].reset_index(drop=True)
@@ -115,7 +115,7 @@ class ParquetRows(WithoutCaches, RowSource):
         return ParquetRows(self._paths, chunk_rows=self._chunk_rows, columns=kept, n_threads=self.n_threads)
 
 
-def _opened(path: Path) -> Any:
+def _open_files(path: Path) -> Any:
     """Return an opened Parquet file, or raise an error with the reason."""
     parquet = optional_module("pyarrow.parquet", "Parquet files need pyarrow.", "parquet", InvalidInputError)
     with _explain_file_errors(path):

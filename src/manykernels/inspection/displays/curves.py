@@ -178,8 +178,6 @@ class ConvergenceDisplay(draw.Display):
 
 GIVEN = ("alpha", "mean_score", "std_score", "n_active")
 MOST_CURVES = 12
-NUMBER_ROOM = 0.55  # inches between numbers of active kernels along the upper edge
-PLOT_SHARE = 0.7  # of the width that axes keep beside their legend
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -283,11 +281,13 @@ class CVCurveDisplay(draw.Display):
         curve = self.results.iloc[self.chosen]["curve"]
         part = self.results[self.results["curve"] == curve].sort_values("alpha", ascending=False)
         left, right = np.log(ax.get_xlim())
-        across = (np.log(part["alpha"].to_numpy()) - left) / (right - left) * draw.inches_of(ax)[0] * PLOT_SHARE
+        plot_share = 0.7  # of the width that axes keep beside their legend
+        across = (np.log(part["alpha"].to_numpy()) - left) / (right - left) * draw.inches_of(ax)[0] * plot_share
         style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": "small", "color": draw.ink_of(ax).muted}
         taken = -np.inf
+        number_room = 0.55  # inches between numbers of active kernels along the upper edge
         for place, row in zip(across, part.to_dict("records"), strict=True):
-            if place - taken < NUMBER_ROOM or not np.isfinite(row["n_active"]):
+            if place - taken < number_room or not np.isfinite(row["n_active"]):
                 continue
             # The first is the one with the word, which needs more room.
             text = f"{row['n_active']:.0f}" + (" kernels" if taken == -np.inf else "")

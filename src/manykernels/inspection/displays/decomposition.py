@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 OTHERS, INTERCEPT = "other kernels", "intercept"
-MOST_SAMPLES = 10
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -82,9 +81,10 @@ class DecompositionDisplay(draw.Display):
         InvalidInputError
             If a row or the target does not exist.
         """
-        rows = checked_rows(range(min(MOST_SAMPLES, len(X))) if samples is None else samples, len(X))
+        most_samples = 10
+        rows = checked_rows(range(min(most_samples, len(X))) if samples is None else samples, len(X))
         estimator, read = unwrapped(estimator, _safe_indexing(X, rows))
-        parts, intercept = for_target(estimator, estimator.decompose(read), target)
+        parts, intercept = select_target(estimator, estimator.decompose(read), target)
         first, rest = ranked(parts, top)
         columns = {estimator.kernel_names_[m]: parts[m] for m in first}
         labels = X.index[rows] if isinstance(X, pd.DataFrame) else rows
@@ -125,7 +125,7 @@ class DecompositionDisplay(draw.Display):
         draw.clean(ax, grid="x")
 
 
-def for_target(estimator: BaseEstimator, parts: Array, target: Hashable) -> tuple[Array, float]:
+def select_target(estimator: BaseEstimator, parts: Array, target: Hashable) -> tuple[Array, float]:
     """Return the contributions (M, n) to a single target, and the intercept."""
     if parts.ndim == 2:
         if target is not None:
@@ -151,9 +151,6 @@ def ranked(parts: Array, top: int) -> tuple[Array, Array]:
 
 
 # What each kernel adds to the scores of all samples: one point a sample, one row a kernel.
-
-
-MOST_POINTS = 500  # a row; more only make the band solid
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -209,7 +206,7 @@ class ContributionsDisplay(draw.Display):
             If the target does not exist.
         """
         estimator, X = unwrapped(estimator, X)
-        parts, _ = for_target(estimator, estimator.decompose(X), target)
+        parts, _ = select_target(estimator, estimator.decompose(X), target)
         first, rest = ranked(parts, top)
         names = [estimator.kernel_names_[m] for m in first]
         index = X.index if isinstance(X, pd.DataFrame) else None
@@ -229,7 +226,8 @@ class ContributionsDisplay(draw.Display):
     def _draw(self, ax: Axes, **point_style: object) -> None:
         """Draw a point for every sample (at most 500), and a bar from the 5th to the 95th percentile."""
         shown = self.contributions.iloc[:, : max(1, draw.rows_that_fit(ax) - 1)]
-        drawn = shown.iloc[np.unique(np.linspace(0, len(shown) - 1, min(MOST_POINTS, len(shown))).astype(int))]
+        most_points = 500  # a row; more only make the band solid
+        drawn = shown.iloc[np.unique(np.linspace(0, len(shown) - 1, min(most_points, len(shown))).astype(int))]
         ink, places = draw.ink_of(ax), np.arange(shown.shape[1])
         for place, (_, values) in zip(places, drawn.items(), strict=True):
             heights = place + _spread(values.to_numpy())
@@ -322,7 +320,7 @@ class WaterfallDisplay(draw.Display):
         """
         row = checked_rows([sample], len(X))
         estimator, read = unwrapped(estimator, _safe_indexing(X, row))
-        parts, intercept = for_target(estimator, estimator.decompose(read), target)
+        parts, intercept = select_target(estimator, estimator.decompose(read), target)
         first, rest = ranked(parts, top)
         names = [INTERCEPT, *(estimator.kernel_names_[m] for m in first), *([OTHERS] if len(rest) else [])]
         values = [intercept, *parts[first, 0], *([parts[rest, 0].sum()] if len(rest) else [])]

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 # Which kernels say the same, and which say something about the target: centered alignments as a heat map.
 
 TARGET = "target"
-FEW_CELLS = 14  # a side, up to which numbers are written into the cells
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -126,7 +125,8 @@ class AlignmentDisplay(draw.Display):
         shown = self.alignments.iloc[:most, :most]
         values = shown.to_numpy()
         image = ax.imshow(values, cmap=cmap, vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
-        if len(values) <= FEW_CELLS and 0.5 * min(draw.inches_of(ax)) / len(values) > 0.2:
+        few_cells = 14  # a side, up to which numbers are written into the cells
+        if len(values) <= few_cells and 0.5 * min(draw.inches_of(ax)) / len(values) > 0.2:
             for row, column in np.ndindex(*values.shape):
                 style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "x-small"}
                 color = "black" if values[row, column] > 0.6 else "white"
@@ -156,8 +156,6 @@ def _unit(K: ArrayLike, name: str) -> Array:
     return centered / size
 
 
-MOST_CELLS = 400  # a side of the picture; larger matrices are averaged over blocks
-OUTSIDE = 0.01  # share of the values beyond either end of the colors
 MOST_CLASSES = 12  # with a label at the edge
 
 
@@ -268,8 +266,9 @@ class GramDisplay(draw.Display):
 
     def _draw(self, ax: Axes, *, cmap: str = "viridis", colorbar: bool = True) -> None:
         """Draw the matrix."""
+        outside = 0.01  # share of the values beyond either end of the colors
         # A few far samples, or the diagonal, would leave the rest in one color.
-        low, high = np.quantile(self.values, OUTSIDE), np.quantile(self.values, 1 - OUTSIDE)
+        low, high = np.quantile(self.values, outside), np.quantile(self.values, 1 - outside)
         limits = {"vmin": low, "vmax": high} if high > low else {}
         style = {"cmap": cmap, "aspect": "equal", "interpolation": "nearest", **limits}
         image = ax.imshow(self.values, extent=(0, 1, 1, 0), **style)
@@ -300,9 +299,10 @@ class GramDisplay(draw.Display):
 
 def _blocks(gram: Array) -> Array:
     """Return the matrix, or means of blocks for a large matrix."""
-    if len(gram) <= MOST_CELLS:
+    most_cells = 400  # a side of the picture; larger matrices are averaged over blocks
+    if len(gram) <= most_cells:
         return gram.copy()
-    edges = np.linspace(0, len(gram), MOST_CELLS + 1).astype(int)
+    edges = np.linspace(0, len(gram), most_cells + 1).astype(int)
     sums = np.add.reduceat(np.add.reduceat(gram, edges[:-1], axis=0), edges[:-1], axis=1)
     sizes = np.diff(edges)
     return sums / np.outer(sizes, sizes)

@@ -28,7 +28,6 @@ MARKERS = ("o", "s", "^", "D")
 HATCHES = ("", "////", "....", "xxxx")
 BLUE, ORANGE = 0, 1
 GRAY = "#8a8f98"
-LEAST_COLUMNS = 12  # letters of a label that are left for columns beside a whole kernel, the colon among them
 ONE_PARAMETER = re.compile(r"(\w+)\((\w+)=([^(),=]+)\)")
 
 # Of a letter of the default font, in units of its size; a little more than the mean, so that text is cut too early
@@ -36,8 +35,6 @@ ONE_PARAMETER = re.compile(r"(\w+)\((\w+)=([^(),=]+)\)")
 LETTER_WIDTH, LINE_HEIGHT = 0.6, 1.35
 POINTS_AN_INCH = 72.0
 LABEL_SHARE = 0.45  # of the width of the axes that labels beside them may take
-TICK_ROOM = 0.5  # inches that a number below an axis takes
-SHORTEST_LABEL, LONGEST_LABEL = 20, 44
 
 
 @dataclass(frozen=True)
@@ -170,7 +167,8 @@ def cut_text(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     columns, colon, kernel = text.rpartition(": ")
-    if colon and len(kernel) <= most - LEAST_COLUMNS:
+    least_columns = 12  # letters of a label that are left for columns beside a whole kernel, the colon among them
+    if colon and len(kernel) <= most - least_columns:
         return cut_text(columns, most - len(kernel) - len(colon)) + colon + kernel
     end = (most - 1) // 3
     return f"{text[: most - 1 - end].rstrip()}…{text[len(text) - end :].lstrip()}"
@@ -243,7 +241,8 @@ def rows_that_fit(ax: Axes, reserved: float = 0.0) -> int:
 
 def letters_that_fit(ax: Axes, share: float = LABEL_SHARE) -> int:
     """Return the number of letters that fit into a share of the width of the axes, within legible limits."""
-    return min(LONGEST_LABEL, max(SHORTEST_LABEL, int(letters_in(share * inches_of(ax)[0]))))
+    shortest_label, longest_label = 20, 44
+    return min(longest_label, max(shortest_label, int(letters_in(share * inches_of(ax)[0]))))
 
 
 def letters_in(inches: float) -> float:
@@ -269,9 +268,10 @@ def log_ticks(ax: Axes, share: float = 0.6) -> None:
     """Write 1, 2, 5 or powers of ten below a logarithmic axis, as many as fit into a share of the width."""
     low, high = sorted(ax.get_xlim())
     powers = range(floor(log10(low)) - 1, ceil(log10(high)) + 1)
+    tick_room = 0.5  # inches that a number below an axis takes
     for steps in ((1, 2, 5), (1, 3), (1,)):
         places = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
-        most = max(1, int(share * inches_of(ax)[0] / TICK_ROOM))
+        most = max(1, int(share * inches_of(ax)[0] / tick_room))
         if len(places) <= most:
             break
     places = places[:: max(1, -(-len(places) // most))] or [low]  # a narrow range has none

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
 VALUES = {"weight": "kernel weight", "norm": "norm of the part", "norm_share": "share of the norms"}
-MOST_STACKED = 12  # classes whose parts of a bar can be told apart
 COUNTED = {"kernel": "kernels", "view": "views", "column": "columns", "kind": "kinds of kernel"}
 
 
@@ -144,7 +143,8 @@ class KernelWeightsDisplay(draw.Display):
         if self.n_active > len(shown):
             shown = self.kernels.head(draw.rows_that_fit(ax) - 1)
         parts = shown.iloc[:, 2:]
-        if 1 < parts.shape[1] <= MOST_STACKED:
+        most_stacked = 12  # classes whose parts of a bar can be told apart
+        if 1 < parts.shape[1] <= most_stacked:
             ends = np.zeros(len(parts))
             for number, (label, values) in enumerate(parts.items()):
                 part = values.to_numpy() / parts.shape[1]
@@ -436,7 +436,6 @@ def plot_overview(
 
 
 NAMES, NUMBERS, SPREADS = ("name", "method"), ("importance", "score", "value"), ("standard_error", "std")
-NORMAL = 1.96  # standard errors to each side, for 95 %
 MOST_LINES = 3  # of a name
 
 
@@ -507,10 +506,11 @@ class IntervalDisplay(draw.Display):
             )
         spread = next((one for one in SPREADS if one in table), None)
         low, high = np.full(len(table), np.nan), np.full(len(table), np.nan)
+        normal = 1.96  # standard errors to each side, for 95 %
         if {"low", "high"} <= set(table):
             low, high = table["low"].to_numpy(), table["high"].to_numpy()
         elif spread is not None:
-            low, high = (table[value].to_numpy() + sign * NORMAL * table[spread].to_numpy() for sign in (-1, 1))
+            low, high = (table[value].to_numpy() + sign * normal * table[spread].to_numpy() for sign in (-1, 1))
         rows = pd.DataFrame({"name": table[name].to_numpy(), "value": table[value].to_numpy()})
         rows, n_more = rows.assign(low=low, high=high), max(0, len(rows) - check_count(top, "top"))
         reference = 0.0 if reference is None and value == "importance" else reference

@@ -518,7 +518,7 @@ def _held_out(model: BaseEstimator, y: ArrayLike) -> Array:
 
 def _fold_models(model: BaseEstimator) -> list[FoldModel]:
     """Return the models of the folds; empty if discarded."""
-    return unwrapped(model)[0].__dict__.get("_fold_models", [])
+    return getattr(unwrapped(model)[0], "_fold_models", [])
 
 
 def _said_of(

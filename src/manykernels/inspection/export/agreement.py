@@ -24,9 +24,6 @@ from manykernels.validation.arrays import Array
 
 NEAR, WIDE, AT_POINTS = 150, 60, 40  # rows of values of fit, of the whole ranges, and near points of each kernel
 MOST_VALUES = 60  # edges or levels of a column that are tried
-MOST_GIVEN = 200  # rows of the caller
-LOST = 1e-3  # share of the spread of scores by which a file and a model differ where a period is no longer told
-EXACT_INTEGERS = 2**53  # from here on floats skip integers
 
 Values = dict[int, list[Any]]  # of columns by their place in the table of fit
 
@@ -75,7 +72,8 @@ def agreement(ending: str, content: bytes | str, program: Program, trial: Trial,
     far = differences - ROUNDING * np.abs(np.nan_to_num(trial.scores))
     near = differences[known & ~trial.beyond]
     outside = float(far[known & trial.beyond].max(initial=0.0))
-    if outside > LOST * trial.spread and any(axis.period for part in program.parts for axis in part.axes):
+    lost = 1e-3  # share of the spread of scores by which a file and a model differ where a period is no longer told
+    if outside > lost * trial.spread and any(axis.period for part in program.parts for axis in part.axes):
         outside = max(outside, trial.spread)  # rounding of the number decides where it is in a period
     return Agreement(SAFETY * float(near.max(initial=0.0)), SAFETY * outside, by, n)
 
@@ -95,7 +93,7 @@ def trial_rows(
     parts = [(part, False) for part in near] + [(part, True) for part in pools.far()]
     kept: list[tuple[Values, bool, Array]] = []
     parts = [({j: columns.representable(j, values) for j, values in part.items()}, far) for part, far in parts]
-    for part, beyond in _merged(parts):
+    for part, beyond in _merge(parts):
         try:
             kept.append((part, beyond, _scores(model, columns, part)))
         except InvalidInputError:  # of far values: numbers below zero that are no counts, or squares beyond float64
@@ -110,7 +108,7 @@ def trial_rows(
     return Trial(rows, marks, np.vstack([scores for _, _, scores in kept]))
 
 
-def _merged(parts: list[tuple[Values, bool]]) -> list[tuple[Values, bool]]:
+def _merge(parts: list[tuple[Values, bool]]) -> list[tuple[Values, bool]]:
     """Return the rows within ranges together, and the rows beyond, for few calls of the model."""
     merged = []
     for beyond in (False, True):
@@ -223,9 +221,10 @@ class _Pools:
     def large_integers(self) -> list[Values]:
         """Return rows with integers beyond exact floats, for integer columns."""
         found = []
+        exact_integers = 2**53  # from here on floats skip integers
         for j in self.positions:
             if self.kind(j) == "number" and not self.program.units.get(self.columns.names[j]):
-                large = self.known[j][(np.abs(self.known[j]) >= EXACT_INTEGERS) & (np.abs(self.known[j]) < 2**62)]
+                large = self.known[j][(np.abs(self.known[j]) >= exact_integers) & (np.abs(self.known[j]) < 2**62)]
                 if len(large):
                     chosen = self.rng.choice(large, MOST_VALUES)
                     near = zip(chosen.tolist(), self.rng.integers(-300, 300, MOST_VALUES).tolist(), strict=True)
@@ -237,7 +236,8 @@ class _Pools:
         rows = self.columns.rows
         if rows is None:
             return []
-        chosen = self.rng.permutation(len(rows))[:MOST_GIVEN]
+        most_given = 200  # rows of the caller
+        chosen = self.rng.permutation(len(rows))[:most_given]
         found = {}
         for j in self.positions:
             column = rows.iloc[chosen, j]

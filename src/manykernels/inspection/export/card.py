@@ -9,17 +9,13 @@ import pandas as pd
 from manykernels.exceptions import IncompatibleError
 from manykernels.inspection.export.evaluate import compressed, term_values
 from manykernels.inspection.export.program import OTHER, Axis, Program, Term, nodes_of, score_names
-from manykernels.inspection.files import as_csv
+from manykernels.inspection.files import render_csv
 from manykernels.kernels.tables.tails import expand_tails
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import printable
 
-CARD_BINS = 20  # of a column of numbers on a card
-CARD_POINTS = 9  # of each bin that are looked at
-MOST_LINES = 100_000  # of a card
 
-
-def as_card(program: Program) -> str:
+def render_card(program: Program) -> str:
     """Return a table in CSV: the points of every range or category for every score, with the error.
 
     A line per range: ``term``, then for the columns ``column``, ``from``, ``to`` and ``level``, the points, and
@@ -27,7 +23,7 @@ def as_card(program: Program) -> str:
     function is not constant beyond the pieces, no line has a value there; a periodic one has lines for a single period.
     No text is a formula to a spreadsheet.
     """
-    return as_csv(card_of(program).apply(lambda column: column.map(_printable)))
+    return render_csv(card_of(program).apply(lambda column: column.map(_printable)))
 
 
 def _printable(value: object) -> object:
@@ -41,7 +37,8 @@ def card_of(program: Program) -> pd.DataFrame:
     frames = [pd.DataFrame([{"term": 0, **constant, "max_error": 0.0}])]
     frames += [_lines(number, term, names) for number, term in enumerate(program.terms, start=1)]
     card = pd.concat(frames, ignore_index=True)
-    if len(card) > MOST_LINES:
+    most_lines = 100_000  # of a card
+    if len(card) > most_lines:
         raise IncompatibleError(
             f"A card of {len(card)} lines is too long to score by hand. Export to .sql or .onnx, or fit kernels of "
             f"single columns."
@@ -136,13 +133,15 @@ def _bins(term: Term, place: int) -> list[tuple[dict[str, Any], list[Any]]]:
             inside = [cell[0] for cell in nodes_of(axis, np.zeros(1))[:-1]]
             pairs = zip(pairwise([-np.inf, *edges, np.inf]), inside, strict=True)
             return [*(({"column": axis.column, "from": a, "to": b}, [value]) for (a, b), value in pairs), gap]
+    card_bins = 20  # of a column of numbers on a card
     # The known range is about the middle third, of compressed values nearly all.
-    third = 0.0 if axis.period else (axis.high - axis.low) / (3 if axis.tails is None else CARD_BINS)
-    inner = np.linspace(axis.low + third, axis.high - third, CARD_BINS - 1).tolist()
+    third = 0.0 if axis.period else (axis.high - axis.low) / (3 if axis.tails is None else card_bins)
+    inner = np.linspace(axis.low + third, axis.high - third, card_bins - 1).tolist()
     ends = inner if axis.period else [*_outer_ends(term, place)[:1], *inner, *_outer_ends(term, place)[1:]]
     lines = []
+    card_points = 9  # of each bin that are looked at
     for start, end in pairwise(ends):
-        values = np.linspace(max(start, axis.low), min(end, axis.high), CARD_POINTS).tolist()
+        values = np.linspace(max(start, axis.low), min(end, axis.high), card_points).tolist()
         lines.append(({"column": axis.column, "from": start, "to": end}, values))
     return [*lines, gap]
 

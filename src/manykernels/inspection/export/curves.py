@@ -25,13 +25,11 @@ from manykernels.validation.arrays import Array
 MOST_PIECES = {1: 2**15, 2: 2**6}  # along an axis of a term of so many axes
 SETTLED = 2**10  # pieces from which on errors fall as they will go on to, and from which on others may be fewer
 FIRST_EDGES = 33  # quantiles of the points of kernels with which unequal pieces begin
-STRICTER = (0.5, 0.1, 0.02)  # shares of the tolerance to which unequal pieces are divided, one after the other
 NARROWEST = 1e-14  # length of a piece relative to its place
 MOST_CELLS = 2**18  # of one term
 CHECKED = (1 / 12, 1 / 8, 1 / 6, 0.5, 5 / 6, 7 / 8, 11 / 12)  # of a piece: where it is compared with its function
 MOST_KINKS = 500  # points of kernels where a curve is compared too
 SAFETY = 1.1  # by which the largest difference found is multiplied
-MOST_WIDER = 4  # times that the range of a curve is doubled until the curve has settled
 FAR = (1e-3, 0.03, 0.3, 1.0, 10.0, 1e3, 1e6, 1e9, 1e12)  # times the range beyond its ends
 SENTINELS = (-999.0, 999.0, 9999.0, *(side * 10.0**power for side in (-1, 1) for power in (4, 5, 6, 8, 10, 12)))
 ROUNDING = 1e-9  # of a large score
@@ -112,7 +110,8 @@ def _refine_pieces(
     points = np.unique(np.array(known, dtype=np.float64))
     points = points[(points > axis.low) & (points < axis.high)]
     most = min(MOST_PIECES[1], MOST_CELLS // others)
-    for share in STRICTER:
+    stricter = (0.5, 0.1, 0.02)  # shares of the tolerance to which unequal pieces are divided, one after the other
+    for share in stricter:
         edges = _divided(axes, a, function, points, share * tol, most)
         if edges is None:
             return None
@@ -256,10 +255,11 @@ def _settled(axes: list[Axis], function: Function, tails: Sequence[Tail], tol: f
     if len(smooth) != 1:
         return list(axes)
     (a,), wider = smooth, list(axes)
-    for turn in range(MOST_WIDER + 1):
+    most_wider = 4  # times that the range of a curve is doubled until the curve has settled
+    for turn in range(most_wider + 1):
         if interpolated(wider, function, tails).beyond <= tol:
             return wider
-        if turn < MOST_WIDER:
+        if turn < most_wider:
             wider[a] = widened(wider[a], wider[a].high - wider[a].low)
     return list(axes)
 

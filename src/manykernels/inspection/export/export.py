@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.inspection.export import evaluate
 from manykernels.inspection.export.agreement import Agreement, agreement, trial_rows
-from manykernels.inspection.export.card import as_card
+from manykernels.inspection.export.card import render_card
 from manykernels.inspection.export.extraction import program_of
-from manykernels.inspection.export.onnx import as_onnx, input_names, takes_array
+from manykernels.inspection.export.onnx import input_names, render_onnx, takes_array
 from manykernels.inspection.export.program import Program
-from manykernels.inspection.export.sql import as_sql, output_names
+from manykernels.inspection.export.sql import output_names, render_sql
 from manykernels.inspection.files import write_file
 from manykernels.kernels.tables.tails import expand_tails
 from manykernels.validation.arrays import TableLike, check_positive
@@ -165,12 +165,12 @@ def _content(ending: str, program: Program, about: list[str], table: str) -> byt
     about = [printable(line) for line in about]
     match ending:
         case ".onnx":
-            return as_onnx(program, about)
+            return render_onnx(program, about)
         case ".py":
-            return as_python(program, about)
+            return render_python(program, about)
         case ".sql":
-            return as_sql(program, about, table)
-    return as_card(program)
+            return render_sql(program, about, table)
+    return render_card(program)
 
 
 def _ranges(program: Program) -> dict[str, tuple[float, float]]:
@@ -216,7 +216,7 @@ def _about(
     return lines
 
 
-def as_python(program: Program, about: Sequence[str]) -> str:
+def render_python(program: Program, about: Sequence[str]) -> str:
     """Return a module with ``scores(rows)``, ``predict(rows)`` and, where available, ``probabilities(rows)``."""
     source = Path(evaluate.__file__).read_text(encoding="utf-8")
     code = source[source.index("import numpy as np\n") + len("import numpy as np\n") :]

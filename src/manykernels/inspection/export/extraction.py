@@ -20,7 +20,6 @@ from manykernels.inspection.functions.shape import rows_of
 from manykernels.kernels import FittedBank
 from manykernels.validation.arrays import TableLike
 
-FEW_POINTS = 1000  # so many points of a pair of columns are cheaper than a grid
 ADDITIVE = ("linear", "overlap")  # kernels of several columns that are sums over columns
 
 
@@ -120,7 +119,8 @@ def _keeps_points(columns: Columns, axes: list[Axis], members: list[int], with_p
     """Return whether kernels of several columns keep their points; raise for formats without points."""
     smooth = sum(axis.kind == "pieces" for axis in axes)
     if smooth <= 2 and (not smooth or len(axes) <= 2):
-        few = smooth == 2 and sum(len(columns.points(m)) for m in members) <= FEW_POINTS
+        few_points = 1000  # so many points of a pair of columns are cheaper than a grid
+        few = smooth == 2 and sum(len(columns.points(m)) for m in members) <= few_points
         return with_points and few
     if with_points:
         return True

@@ -56,7 +56,7 @@ class Graph:
         return parts[0] if len(parts) == 1 else self("Sum", *parts)
 
 
-def as_onnx(program: Program, about: Sequence[str]) -> bytes:
+def render_onnx(program: Program, about: Sequence[str]) -> bytes:
     """Return a program as an ONNX model.
 
     A model of a table takes an input per column, (n, 1): doubles, or texts for categories (the empty text is a missing
@@ -198,7 +198,7 @@ def _pieces(g: Graph, x: str, axes: Sequence[Axis]) -> tuple[str, str]:
     return g("Cast", cell, to=7), inside
 
 
-def _between(g: Graph, x: str, edges: Array) -> tuple[str, str]:
+def _find_pieces(g: Graph, x: str, edges: Array) -> tuple[str, str]:
     """Return pieces between edges and places in pieces of a column (n, 1), by bisection."""
     n, gaps = len(edges) - 1, g("IsNaN", x)
     clean = g("Where", gaps, g.constant([[edges[0]]]), x)
@@ -223,7 +223,7 @@ def _between(g: Graph, x: str, edges: Array) -> tuple[str, str]:
 def _cell(g: Graph, axis: Axis, x: str) -> tuple[str, str | None]:
     """Return the cell of a single column, (n, 1) int64, and the place of a row in a piece."""
     if axis.kind == "pieces":
-        return _between(g, x, np.array(axis.edges)) if axis.edges else _pieces(g, x, [axis])
+        return _find_pieces(g, x, np.array(axis.edges)) if axis.edges else _pieces(g, x, [axis])
     n = axis.n_cells
     if axis.text:
         keys = written_forms(axis.levels)
@@ -316,7 +316,7 @@ def _matrix(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
             value = g("Mul", value, x)
         features = g("Div", g("Sub", value, g.constant(center)), g.constant(scale))
         return g("MatMul", features, g.constant(((points**degree - center) / scale).T))
-    return _gaussian(g, x, points) if name == "gaussian" else _by_columns(g, kernel, x, points)
+    return _gaussian(g, x, points) if name == "gaussian" else _kernel_of_differences(g, kernel, x, points)
 
 
 def _gaussian(g: Graph, x: str, points: Array) -> str:
@@ -329,7 +329,7 @@ def _gaussian(g: Graph, x: str, points: Array) -> str:
     return g("Exp", g("Mul", squares, g.constant(-0.5)))
 
 
-def _by_columns(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
+def _kernel_of_differences(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
     """Return a kernel of differences in every column, (n, r): Laplacian, Matern, periodic, overlap or ordinal."""
     name, parts = kernel["kernel"], []
     for j, column in enumerate(points.T):

@@ -21,7 +21,7 @@ UNWRITABLE = re.compile("[\0\r\ud800-\udfff]")  # what a text file or a database
 TRUE = "'1', '1.0', 'true', 't'"  # as databases write it
 
 
-def as_sql(program: Program, about: Sequence[str], table: str) -> str:
+def render_sql(program: Program, about: Sequence[str], table: str) -> str:
     """Return a statement for the columns of a table, the scores and the predictions.
 
     The statement uses the common dialect of SQLite and DuckDB, with ``exp`` only for probabilities and logarithmic
@@ -118,7 +118,7 @@ def _outputs(program: Program, sums: list[str]) -> list[tuple[str, str]]:
     named = [f"s{k}" for k in range(len(sums))]
     inner = f"(SELECT {', '.join(f'{value} AS {name}' for value, name in zip(sums, named, strict=True))}) AS scored"
 
-    def of_scores(expression: str, source: str = inner) -> str:
+    def score_columns(expression: str, source: str = inner) -> str:
         # In a SELECT of its own, which sees no column of the table by the name of a score.
         return f"(SELECT {expression} FROM {source})"
 
@@ -128,18 +128,18 @@ def _outputs(program: Program, sums: list[str]) -> list[tuple[str, str]]:
             values += [f"exp({value})" if program.link == "exp" else value for value in sums]
         return list(zip(output_names(program).values(), values, strict=True))
     if program.of_labels:
-        values += [of_scores(f"CASE WHEN {name} > 0 THEN 1 WHEN {name} <= 0 THEN 0 END") for name in named]
+        values += [score_columns(f"CASE WHEN {name} > 0 THEN 1 WHEN {name} <= 0 THEN 0 END") for name in named]
         values += [f"1.0 / (1.0 + exp(-{value}))" for value in sums if program.probabilities]
         return list(zip(output_names(program).values(), values, strict=True))
     labels = [_literal(label) for label in program.classes]
     if program.single:
-        values.append(of_scores(f"CASE WHEN s0 > 0 THEN {labels[1]} WHEN s0 <= 0 THEN {labels[0]} END"))
+        values.append(score_columns(f"CASE WHEN s0 > 0 THEN {labels[1]} WHEN s0 <= 0 THEN {labels[0]} END"))
         if program.probabilities:
             values.append(f"1.0 / (1.0 + exp(-{sums[0]}))")
         return list(zip(output_names(program).values(), values, strict=True))
     largest = [" AND ".join(f"{name} >= {other}" for other in named if other != name) for name in named]
     pairs = list(zip(largest, labels, named, strict=True))
-    values.append(of_scores(f"CASE {' '.join(f'WHEN {test} THEN {label}' for test, label, _ in pairs)} END"))
+    values.append(score_columns(f"CASE {' '.join(f'WHEN {test} THEN {label}' for test, label, _ in pairs)} END"))
     if program.probabilities == "softmax":
         top = f"CASE {' '.join(f'WHEN {test} THEN {name}' for test, _, name in pairs)} END AS top"
         source = f"(SELECT *, {top} FROM {inner}) AS largest"
@@ -147,7 +147,7 @@ def _outputs(program: Program, sums: list[str]) -> list[tuple[str, str]]:
     else:
         source, parts = inner, [f"(1.0 / (1.0 + exp(-{name})))" for name in named]
     if program.probabilities:
-        values += [of_scores(f"{part} / ({' + '.join(parts)})", source) for part in parts]
+        values += [score_columns(f"{part} / ({' + '.join(parts)})", source) for part in parts]
     return list(zip(output_names(program).values(), values, strict=True))
 
 

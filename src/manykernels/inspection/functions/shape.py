@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.estimators.supervised.posterior import posterior_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays import plotting as draw
-from manykernels.inspection.displays.decomposition import for_target
+from manykernels.inspection.displays.decomposition import select_target
 from manykernels.inspection.displays.kernel_table import (
     effect_of,
     kernel_table,
@@ -137,29 +137,29 @@ def spread_of(estimator: BaseEstimator, target: Hashable, bands: object) -> Spre
         several, table = known_targets(estimator), kernel_table(estimator)
         posterior = posterior_of(estimator, target_position(estimator, target) if several else 0)
 
-        def by_posterior(rows: TableLike, labels: Sequence[str], mean: Array) -> dict[str, Array]:
+        def posterior_bands(rows: TableLike, labels: Sequence[str], mean: Array) -> dict[str, Array]:
             own = np.flatnonzero(table["columns"].isin(list(labels)))
             covariance = posterior.part_covariance(estimator._checked_rows(rows, reset=False), own, mean)
             values, vectors = np.linalg.eigh(covariance)
             draws = np.random.default_rng(0).normal(size=(DRAWS, len(values)))
             return _bands(draws @ (vectors * np.sqrt(np.maximum(values, 0.0))).T, np.diag(covariance))
 
-        return by_posterior
+        return posterior_bands
     if not isinstance(bands, (list, tuple)) or len(bands) < 2:
         raise InvalidInputError(
             f"bands must be True, False or the list of at least two models that bootstrap_refits gives, got {bands!r}."
         )
     refits = [unwrapped(model)[0] for model in bands]
 
-    def by_refits(rows: TableLike, labels: Sequence[str], mean: Array) -> dict[str, Array]:
+    def refit_bands(rows: TableLike, labels: Sequence[str], mean: Array) -> dict[str, Array]:
         effects = []
         for refit in refits:
             members = np.flatnonzero(kernel_table(refit)["columns"].isin(list(labels)))
-            effect = for_target(refit, refit.decompose(rows), target)[0][members].sum(axis=0)
+            effect = select_target(refit, refit.decompose(rows), target)[0][members].sum(axis=0)
             effects.append(effect - mean @ effect)
         return _bands(effects - np.mean(effects, axis=0), np.var(effects, axis=0, ddof=1))
 
-    return by_refits
+    return refit_bands
 
 
 def _bands(draws: Array, variance: Array) -> dict[str, Array]:
@@ -172,7 +172,6 @@ def _bands(draws: Array, variance: Array) -> dict[str, Array]:
 MOST_CATEGORIES = 20
 COLUMNS_OF_AXES = 3
 WIDTH, HEIGHT = 3.0, 2.4  # of one curve, in inches
-LEAST_WIDTH, LEAST_HEIGHT = 1.0, 1.4
 SHARE_FOR_DENSITY = 0.18  # of the height of the axes
 
 
@@ -338,8 +337,9 @@ def active_columns(estimator: BaseEstimator) -> list[str]:
 def _grid(figure: Figure | SubFigure, n_parts: int, most_columns: int) -> tuple[int, int]:
     """Return how many rows and columns of axes a figure has room for, no more than are wanted."""
     width, height = draw.size_of(figure)
-    n_columns = min(most_columns, max(1, int(width / LEAST_WIDTH)))
-    return min(-(-n_parts // n_columns), max(1, int(height / LEAST_HEIGHT))), n_columns
+    least_width, least_height = 1.0, 1.4
+    n_columns = min(most_columns, max(1, int(width / least_width)))
+    return min(-(-n_parts // n_columns), max(1, int(height / least_height))), n_columns
 
 
 def rows_of(estimator: BaseEstimator, X: TableLike) -> pd.DataFrame:
@@ -370,7 +370,7 @@ def effects_at(
         column = rows[name]
         probe[name] = np.asarray(values) if _continuous(column) else pd.Series(values).astype(column.dtype)
     probe.columns = list(getattr(estimator, "feature_names_in_", range(probe.shape[1])))
-    parts, _ = for_target(estimator, estimator.decompose(probe), target)
+    parts, _ = select_target(estimator, estimator.decompose(probe), target)
     effect = parts[np.asarray(members, dtype=int)].sum(axis=0)
     return effect - mean @ effect, probe
 
@@ -447,7 +447,6 @@ def _draw(ax: Axes, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) 
 
 SHOWN_WORDS = 15  # in a picture
 KINDS = ("words", "places")
-LONGEST_WORD = 12
 NO_WORDS = pd.DataFrame({"word": [], "effect": [], "share": []})
 
 
@@ -587,7 +586,7 @@ class SequenceDisplay(draw.Display):
 
 def _effects(model: BaseEstimator, rows: pd.DataFrame, kernels: Iterable[int], target: Hashable) -> Array:
     """Return the contribution of some kernels to the score of rows, (n,)."""
-    parts, _ = for_target(model, model.decompose(rows), target)
+    parts, _ = select_target(model, model.decompose(rows), target)
     return np.asarray(parts[list(kernels)].sum(axis=0))
 
 
@@ -604,7 +603,8 @@ def _words(
     free = {m: spec for m, spec in kernels.items() if not spec.positional}
     if not free:
         return NO_WORDS
-    size = length or min(max(spec.k for spec in free.values()), LONGEST_WORD)
+    longest_word = 12
+    size = length or min(max(spec.k for spec in free.values()), longest_word)
     letters = set(next(iter(free.values())).letters)
     counts: Counter[str] = Counter()
     for text in rows[name].dropna():

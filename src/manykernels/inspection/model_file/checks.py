@@ -109,8 +109,9 @@ def check_types(value: object) -> None:
         hints = get_type_hints(type(value), localns={"Array": Array})
     except NameError:  # a type that is imported for checking only; constructors check these
         return
-    declared = {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar and name in vars(value)}
-    wrong = [name for name, hint in declared.items() if not is_of(vars(value)[name], hint)]
+    state = vars(value)
+    declared = {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar and name in state}
+    wrong = [name for name, hint in declared.items() if not is_of(state[name], hint)]
     if wrong:
         raise ValueError(f"these parts of {type(value).__name__} have other types than they should: {', '.join(wrong)}")
 
@@ -128,8 +129,8 @@ def is_of(value: object, hint: Any) -> bool:
     if origin is list:
         return isinstance(value, list) and all(is_of(item, inner[0]) for item in value)
     if hint in (int, float):
-        in_range = hint is int or not isinstance(value, int) or abs(value) <= sys.float_info.max
-        return in_range and isinstance(value, (int, hint)) and not isinstance(value, bool)
+        check_range = hint is int or not isinstance(value, int) or abs(value) <= sys.float_info.max
+        return check_range and isinstance(value, (int, hint)) and not isinstance(value, bool)
     cls = origin or hint
     plain = isinstance(cls, type) and cls is not Any and cls is not type and not getattr(cls, "_is_protocol", False)
     return isinstance(value, cls) if plain else True
@@ -353,7 +354,7 @@ def _model(model: BaseMKL) -> Iterator[str]:
     yield from _wrong_samples(model, expansion, head, n_samples)
     yield from _wrong_importances(model, expansion)
     above, ratio = getattr(model, "above_noise_", None), np.asarray(getattr(model, "noise_ratio_", 0.0))
-    folds = model.__dict__.get("_fold_models", [])
+    folds = getattr(model, "_fold_models", [])
     sizes = (n_samples if expansion.of_samples else 0, n_kernels)
     solutions = (model.solution_,) if single or shared else model.solution_
     solved = all_are(solutions, Solution, 1 if shared else n_targets)
@@ -386,15 +387,14 @@ def _model(model: BaseMKL) -> Iterator[str]:
 
 def _wrong_importances(model: BaseMKL, expansion: Expansion) -> Iterator[str]:
     """Yield the errors in leave-one-out importances."""
-    attributes, n_active = model.__dict__, expansion.active.size
-    beyond = attributes.get("_beyond_noise")
+    n_active, beyond = expansion.active.size, getattr(model, "_beyond_noise", None)
     sizes = {"columns": len(units_of(expansion.bank, n_active)), "kernel": n_active}
-    lost = attributes.get("_lost_by", {name: np.zeros((size, 2)) for name, size in sizes.items()})
-    bends = attributes.get("_norm_bends", np.zeros((0, 2, n_active)))
+    lost = getattr(model, "_lost_by", {name: np.zeros((size, 2)) for name, size in sizes.items()})
+    bends = getattr(model, "_norm_bends", np.zeros((0, 2, n_active)))
     yield from unmet({
         "_beyond_noise": beyond is None or _are_marks(beyond, (expansion.n_kernels,)),
         "_norm_bends": is_float(bends, (ANY, 2, n_active)),
-        "_importance_method": isinstance(attributes.get("_importance_method", ""), str),
+        "_importance_method": isinstance(getattr(model, "_importance_method", ""), str),
         "_lost_by": isinstance(lost, dict)
         and is_float(lost.get("rows", np.zeros(1)), (1,))
         and all(is_float(lost.get(name), (n, 2)) for name, n in sizes.items()),
@@ -437,7 +437,7 @@ def _wrong_bands(bank: FittedBank, bands: Bands) -> Iterator[str]:
 def _wrong_samples(model: BaseMKL, expansion: Expansion, head: tuple[int, ...], n_samples: int) -> Iterator[str]:
     """Yield the inconsistent parts with a value per sample; models of factors may have none."""
     if not expansion.of_samples:
-        bands = model.__dict__.get("_bands", ())
+        bands = getattr(model, "_bands", ())
         if bands and not (all_are(bands, Bands) and len(bands) == expansion.n_targets):
             yield "_bands"
             return

@@ -123,7 +123,7 @@ FITTED = (
     SparsePoints, AlignedWeights, PenaltyFamily, FoldModel, Bands,
 )  # fmt: skip
 RESULTS = (Solution, Certificate, KKTResiduals, IterationRecord)
-FAMILIES = tuple(cls for cls in vars(discovery).values() if isinstance(cls, type) and issubclass(cls, KernelFamily))
+FAMILIES = tuple(cls for _, cls in inspect.getmembers(discovery, inspect.isclass) if issubclass(cls, KernelFamily))
 SPLITTERS = tuple(
     getattr(model_selection, name)
     for name in ("KFold", "StratifiedKFold", "GroupKFold", "StratifiedGroupKFold", "ShuffleSplit", "LeaveOneOut",
@@ -133,7 +133,6 @@ PLAIN_KINDS = "biufSU"  # of arrays: booleans, numbers, text, whose bytes mean n
 CALLBACK = "callback"  # of resources and solvers
 SCALARS = (str, bool, int, float, type(None))
 ATTRIBUTE = re.compile(r"_[a-z]\w*|[a-z]\w*_")  # what estimators call what they learned
-MOST_DEEP = 100  # nodes inside one another
 
 OURS: dict[str, type[Any]] = {
     cls.__name__: cls for cls in (*ESTIMATORS.values(), *BANKS, *FITTED, *RESULTS, *FAMILIES, *SPLITTERS)
@@ -331,8 +330,9 @@ class Decoder:
             raise ValueError(f"an object with the keys {sorted(node)[:5]} means nothing")
         ((kind, content),) = node.items()
         self._depth += 1
-        if self._depth > MOST_DEEP:
-            raise ValueError(f"its values lie more than {MOST_DEEP} levels deep")
+        most_deep = 100  # nodes inside one another
+        if self._depth > most_deep:
+            raise ValueError(f"its values lie more than {most_deep} levels deep")
         value = self._kinds[kind](content) if kind in self._kinds else self._object(kind, content)
         self._depth -= 1
         return value

@@ -33,13 +33,8 @@ from manykernels.validation.arrays import TableLike
 from manykernels.validation.parameters import listed
 
 BOUNDED_NAMES = {"accuracy": "accuracy", AREA: "roc_auc", "R2": "r2", "concordance index": "concordance"}
-FEW_ROWS, FEW_IN_CLASS, FEW_EVENTS = 200, 20, 50
-WIDE = 0.1  # of an interval, in units of a score of at most 1
 MANY_COPIES = 0.1  # share of the rows
-CHANCE = 0.5  # area under the ROC curve of what knows nothing
 FAR = 6.0  # standard deviations of the residuals
-DENSE = 0.8  # share of kernels selected that is no selection
-MANY_LEVELS, FEW_COLUMNS = 0.1, 5  # levels of a category, as a share of the rows; columns that are named
 
 
 @dataclass(frozen=True)
@@ -124,14 +119,15 @@ def _stopped_early(case: Case) -> Iterator[Caveat]:
 
 def _few(case: Case) -> Iterator[Caveat]:
     facts = case.facts
-    if facts.n_samples < FEW_ROWS:
+    few_rows, few_in_class, few_events = 200, 20, 50
+    if facts.n_samples < few_rows:
         more = f" and {facts.n_kernels:,} kernels to choose from" if facts.n_kernels > facts.n_samples else ""
         yield Caveat(
             "Few samples",
             f"There are {facts.n_samples} samples{more}. Another draw of as many may select other kernels and score "
             "differently by more than the intervals say.",
         )
-    if case.task == SURVIVAL and (events := int(case.y["event"].sum())) < FEW_EVENTS:
+    if case.task == SURVIVAL and (events := int(case.y["event"].sum())) < few_events:
         yield Caveat(
             "Few events",
             f"There are {events} events among {len(case.y):,} samples. What is known of hazards comes from events, "
@@ -140,9 +136,9 @@ def _few(case: Case) -> Iterator[Caveat]:
     if case.task == "classification":
         labels, counts = np.unique(case.y, return_counts=True)
         rare = counts.argmin()
-        if counts[rare] < FEW_IN_CLASS:
+        if counts[rare] < few_in_class:
             yield Caveat(
-                "A class with few samples", f"{_shown(labels[rare])} has {counts[rare]} of {len(case.y):,} samples."
+                "A class with few samples", f"{_show(labels[rare])} has {counts[rare]} of {len(case.y):,} samples."
             )
 
 
@@ -154,8 +150,8 @@ def _imbalance(case: Case) -> Iterator[Caveat]:
         largest = counts.max() / counts.sum()
         yield Caveat(
             "Classes of unequal size",
-            f"{_shown(labels[counts.argmin()])} is {percent(counts.min() / counts.sum())} of the rows, so that always "
-            f"answering {_shown(labels[counts.argmax()])} has an accuracy of {percent(largest)}. Read the balanced "
+            f"{_show(labels[counts.argmin()])} is {percent(counts.min() / counts.sum())} of the rows, so that always "
+            f"answering {_show(labels[counts.argmax()])} has an accuracy of {percent(largest)}. Read the balanced "
             "accuracy and the confusion matrix; class_weight='balanced' makes the classes count alike.",
         )
 
@@ -233,13 +229,14 @@ def _order(case: Case) -> Iterator[Caveat]:
 
 def _selection(case: Case) -> Iterator[Caveat]:
     facts = case.facts
+    dense = 0.8  # share of kernels selected that is no selection
     if facts.n_active == 0:
         yield Caveat(
             "No kernel was selected",
             "The model is a constant. Decrease the strength (alpha), or check y.",
             serious=True,
         )
-    elif hasattr(case.model, "kernels") and facts.n_kernels > 5 and facts.n_active > DENSE * facts.n_kernels:
+    elif hasattr(case.model, "kernels") and facts.n_kernels > 5 and facts.n_active > dense * facts.n_kernels:
         yield Caveat(
             "Nearly every kernel has weight",
             f"{facts.n_active:,} of {facts.n_kernels:,} kernels are used: with the {facts.penalty} penalty at this "
@@ -259,7 +256,8 @@ def _noise(case: Case) -> Iterator[Caveat]:
 
 def _wide_interval(case: Case) -> Iterator[Caveat]:
     score = case.evaluation.scores[0]
-    if case.evaluation.way != TRAINING and score.name in BOUNDED_NAMES and score.high - score.low > WIDE:
+    wide = 0.1  # of an interval, in units of a score of at most 1
+    if case.evaluation.way != TRAINING and score.name in BOUNDED_NAMES and score.high - score.low > wide:
         yield Caveat(
             "A wide interval",
             f"The {score.name} of {score.value:.3f} has the 95% interval {score.low:.3f} to {score.high:.3f}. Score "
@@ -280,9 +278,10 @@ def _many_levels(case: Case) -> Iterator[Caveat]:
         for name, (_, column) in zip(names, table.items(), strict=True)
         if name in used and READ_AS.get(kind_of(column)) == "category"
     }
-    many = sorted((name for name in levels if levels[name] > MANY_LEVELS * len(table)), key=lambda one: -levels[one])
+    many_levels, few_columns = 0.1, 5  # levels of a category, as a share of the rows; columns that are named
+    many = sorted((name for name in levels if levels[name] > many_levels * len(table)), key=lambda one: -levels[one])
     if many:
-        shown = listed((f"{_shown(name)} ({levels[name]:,} levels)" for name in many[:FEW_COLUMNS]), len(many))
+        shown = listed((f"{_show(name)} ({levels[name]:,} levels)" for name in many[:few_columns]), len(many))
         yield Caveat(
             "Categories of many levels",
             f"{shown}: a kernel on a category with so many levels for {len(table):,} rows can follow single "
@@ -291,8 +290,9 @@ def _many_levels(case: Case) -> Iterator[Caveat]:
 
 
 def _rivals(case: Case) -> Iterator[Caveat]:
+    chance = 0.5  # area under the ROC curve of what knows nothing
     # The area under the ROC curve, if these rows tell it from that of chance.
-    area = next((score for score in case.evaluation.scores if score.name == AREA and score.low > CHANCE), None)
+    area = next((score for score in case.evaluation.scores if score.name == AREA and score.low > chance), None)
     for rival in case.evaluation.rivals:
         if rival.better_by.low <= 0 and rival.name == CONSTANT and area is not None:
             yield Caveat(
@@ -337,7 +337,7 @@ def _outliers(case: Case) -> Iterator[Caveat]:
         )
 
 
-def _shown(label: object) -> str:
+def _show(label: object) -> str:
     text = str(label)
     return f'"{text[:40]}…"' if len(text) > 40 else f'"{text}"'
 

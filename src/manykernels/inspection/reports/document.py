@@ -54,11 +54,9 @@ from manykernels.objective.losses.survival import check_survival
 from manykernels.validation.arrays import Array, TableLike, check_count
 from manykernels.validation.parameters import listed, printable
 
-MOST_TESTED, MOST_TESTED_ROWS = 500, 1000  # kernels and rows of which a report computes p-values
 MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
 LONGEST = 48  # letters of a name
 MOST_LETTERS, MOST_IN_LINE = 10_000, 100  # of a model as a program, and of a line of it
-MOST_NUMBERS = 200  # of an array that is written into a program
 PACKAGES = ("manykernels", "numpy", "scipy", "scikit-learn", "pandas", "numba")
 
 
@@ -204,9 +202,10 @@ def tests_of(model: Any, X: Any, y: Array, seed: int) -> tuple[list[tuple[str, s
 
     None for models with learned kernels, and for many or untestable kernels.
     """
-    if not hasattr(model, "kernels") or len(model.kernel_names_) > MOST_TESTED:
+    most_tested, most_tested_rows = 500, 1000  # kernels and rows of which a report computes p-values
+    if not hasattr(model, "kernels") or len(model.kernel_names_) > most_tested:
         return None
-    rows = some_rows(len(y), MOST_TESTED_ROWS, seed)
+    rows = some_rows(len(y), most_tested_rows, seed)
     try:
         frame = kernel_tests(model, X if len(rows) == len(y) else _safe_indexing(X, rows), y[rows], by="view")
     except InvalidInputError:
@@ -309,7 +308,8 @@ def _expression(value: object, names: dict[str, set[str]]) -> str:
     if value is None or isinstance(value, (bool, int, str)):
         return repr(value)
     if isinstance(value, np.ndarray):
-        if value.size > MOST_NUMBERS:
+        most_numbers = 200  # of an array that is written into a program
+        if value.size > most_numbers:
             raise NotAProgramError(f"an array of {value.size:,} numbers")
         kind = "object" if value.dtype == object else f'"{value.dtype.str}"'
         return f"np.array({_expression(value.tolist(), names)}, dtype={kind})"
@@ -462,12 +462,12 @@ def report(
     check_one_prediction(last_step(model))
     check_count(n_draws, "n_draws")
     task = task_of(model)
-    X, y, name = _checked(model, X, y, "X and y")
+    X, y, name = _check_data(model, X, y, "X and y")
     test = None
     if X_test is not None or y_test is not None:
         if X_test is None or y_test is None:
             raise InvalidInputError("Give both X_test and y_test, or neither.")
-        test = _checked(model, X_test, y_test, "X_test and y_test")[:2]
+        test = _check_data(model, X_test, y_test, "X_test and y_test")[:2]
     evaluation = evaluate(
         model, task, X, y, test=test, cv=cv, groups=groups, baselines=baselines, n_draws=n_draws, seed=random_state
     )
@@ -515,7 +515,7 @@ def _compiled_template() -> Any:
     return environment.from_string(source)
 
 
-def _checked(model: BaseEstimator, X: Any, y: ArrayLike, what: str) -> tuple[Any, Array, str]:
+def _check_data(model: BaseEstimator, X: Any, y: ArrayLike, what: str) -> tuple[Any, Array, str]:
     """Return rows, targets as an array, and the name of the target."""
     kernels = None if isinstance(model, Pipeline) and len(model) > 1 else getattr(last_step(model), "kernels", None)
     if isinstance(kernels, PrecomputedBank) or (isinstance(kernels, str) and kernels == "precomputed"):

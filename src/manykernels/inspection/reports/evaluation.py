@@ -37,7 +37,6 @@ from manykernels.kernels.precomputed.stack import are_kernels
 from manykernels.kernels.tables.encoding import level_text
 from manykernels.validation.arrays import Array, TableLike
 
-N_SHUFFLES = 10  # of each view and part of the rows
 AREA = "area under the ROC curve"
 FOLDS, HELD_OUT, TRAINING = "folds", "held out", "training"
 IMBALANCED = 0.5  # a class with less than this part of an equal share makes accuracy misleading
@@ -48,8 +47,6 @@ ONE_KERNEL = {
     SURVIVAL: "Cox regression, linear with a ridge penalty (tuned)",
 }
 BOOSTING = "gradient boosting (scikit-learn, untouched)"
-MOST_LEVELS = 254  # of a category that gradient boosting can read
-MOST_ROWS = 3000  # for models with one kernel, which take N^2 numbers and N^3 steps
 MOST_ENTRIES = 1e8  # of all Gram matrices, for their plain sum: about a second a fit
 STRENGTHS = [0.01, 0.1, 1.0]
 INNER_FOLDS = 3
@@ -187,10 +184,11 @@ class Shuffled:
         """Permute rows unseen by a fitted model."""
         estimator, rows = unwrapped(model, X)
         whole = self.scoring is None or len(np.unique(y)) == len(model.classes_)  # log losses need every class
+        n_shuffles = 10  # of each view and part of the rows
         if not self.possible or not hasattr(estimator, "kernel_names_") or isinstance(rows, Pairs) or len(y) < 2:
             self.possible = False
         elif whole and estimator.kernel_weights_.any():
-            self.drops.append(score_drops(estimator, rows, y, "view", N_SHUFFLES, self.scoring, self.random))
+            self.drops.append(score_drops(estimator, rows, y, "view", n_shuffles, self.scoring, self.random))
         elif whole:
             self.drops.append({})
 
@@ -378,8 +376,9 @@ class Categories(TransformerMixin, BaseEstimator):
     def fit(self, X: TableLike, y: ArrayLike | None = None) -> Categories:
         """Learn the most frequent levels of every category."""
         table = as_frame(X)
+        most_levels = 254  # of a category that gradient boosting can read
         self.levels_ = {
-            name: _level_texts(column).value_counts().index[:MOST_LEVELS].to_list()
+            name: _level_texts(column).value_counts().index[:most_levels].to_list()
             for name, column in table.items()
             if not is_numeric_dtype(column.dtype) and not is_datetime64_any_dtype(column.dtype)
         }
@@ -442,7 +441,8 @@ def _why_no_single_kernel(X: Any) -> str:
         return "some columns are not numbers"
     if bool(np.asarray(pd.isna(X)).any()):
         return "some values are missing"
-    return "" if len(X) <= MOST_ROWS else f"{len(X):,} samples would take too long for a comparison"
+    most_rows = 3000  # for models with one kernel, which take N^2 numbers and N^3 steps
+    return "" if len(X) <= most_rows else f"{len(X):,} samples would take too long for a comparison"
 
 
 def no_columns(X: TableLike) -> str:

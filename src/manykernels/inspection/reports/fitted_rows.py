@@ -19,7 +19,6 @@ from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_
 from manykernels.validation.arrays import Array, TableLike
 
 REPEATED = 0.01  # share of rows with an equal one, up to which a row that equals a row of the fit is that row
-BEYOND = 3.0  # standard errors by which more rows are equal than chance explains
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +79,8 @@ def equal_beyond_chance(fitted: Array, scored: Array) -> Array | None:
     equal = np.isin(scored, fitted)
     expected = float(pd.Series(fitted).duplicated(keep=False).mean())
     error = np.sqrt(expected * (1.0 - expected) / len(scored))
-    return equal if equal.mean() > expected + BEYOND * error else None
+    beyond = 3.0  # standard errors by which more rows are equal than chance explains
+    return equal if equal.mean() > expected + beyond * error else None
 
 
 def _row_texts(values: Array) -> str:

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT = 5.0, 3.2  # inches
-MOST_POINTS, MOST_OUTPUTS = 400, 4
 MOST_CURVES, MOST_SURFACES = 4, 3
 POINTS, SIDE = 60, 12  # values of a column on a curve, and on each side of a surface
-LONGEST_NAME = 24
 GROUPS = ("low", "middle", "high")
 TEXT, FACE = "#1c2329", "#ffffff"  # of the light page
 HEX = re.compile(r"#[0-9a-f]{6}\b")
@@ -148,8 +146,9 @@ def predictions(evaluation: Evaluation, task: str, names: Array | None) -> list[
     titles = ["Predicted and observed"]
     if truth.shape[1] > 1:
         titles = [f"output {k}" for k in range(truth.shape[1])] if names is None else [str(name) for name in names]
-    kept = np.unique(np.linspace(0, len(truth) - 1, min(MOST_POINTS, len(truth))).astype(int))
-    shown = zip(truth[kept].T[:MOST_OUTPUTS], predicted[kept].T, titles, strict=False)
+    most_points, most_outputs = 400, 4
+    kept = np.unique(np.linspace(0, len(truth) - 1, min(most_points, len(truth))).astype(int))
+    shown = zip(truth[kept].T[:most_outputs], predicted[kept].T, titles, strict=False)
     return [drawn(_Scatter(observed, guessed, title), title) for observed, guessed, title in shown]
 
 
@@ -269,16 +268,17 @@ def _surfaces(estimator: BaseEstimator, rows: TableLike, pairs: Sequence[tuple[s
 def _surface(display: SurfaceDisplay, limit: float) -> Picture:
     """Return the effect of a pair, in full color at the limit, with the extremes in words."""
     frame = display.surface
-    first, second = (cut_text(name, LONGEST_NAME) for name in display.names)
+    longest_name = 24
+    first, second = (cut_text(name, longest_name) for name in display.names)
     ends: list[Any] = [frame.iloc[int(at)] for at in (frame["effect"].argmin(), frame["effect"].argmax())]
     least, most = (
-        f"{end['effect']:+.2g} where {first} is {_shown(end['x'])} and {second} is {_shown(end['z'])}" for end in ends
+        f"{end['effect']:+.2g} where {first} is {_show(end['x'])} and {second} is {_show(end['z'])}" for end in ends
     )
     text = f"{first} and {second}: from {least} to {most}."
     return drawn(lambda figure: display.plot(figure.subplots(), limit=limit), text, text=text)
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     """Return a value of a column in words."""
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     return (

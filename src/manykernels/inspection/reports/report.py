@@ -25,8 +25,6 @@ from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.validation.arrays import TableLike
 from manykernels.validation.parameters import printable
 
-SHOWN_KERNELS = 20
-
 
 @dataclass(frozen=True)
 class MKLReport:
@@ -185,7 +183,8 @@ class MKLReport:
             shown = ", ".join(f"{name} {text}" for name, text in texts.items())
             lines.append(f"on {self.n_test} test samples: {shown}")
         columns = [name for name in ("class", "output", "name", "weight", "norm_share") if name in self.weights]
-        return "\n".join([*lines, "", self.weights[columns].head(SHOWN_KERNELS).to_string(index=False)])
+        shown_kernels = 20
+        return "\n".join([*lines, "", self.weights[columns].head(shown_kernels).to_string(index=False)])
 
     @property
     def strength(self) -> str:
@@ -257,7 +256,7 @@ class MKLReport:
 
 def _n_kept(estimator: Any) -> int:
     """Return the number of stored training samples."""
-    if bands := estimator.__dict__.get("_bands"):
+    if bands := getattr(estimator, "_bands", ()):
         return max(int(own.rows.n_samples) for own in bands)
     return len(getattr(estimator, "support_", ())) if estimator._expansion.of_samples else 0
 
@@ -391,8 +390,6 @@ def comparison_words(name: str, better: Score, metric: str) -> str:
     return f"not told apart from the {name} by these rows: {apart}"
 
 
-MOST_KERNELS = 6
-LONGEST = 60
 # Colors that a light and a dark page both show; text has the color of the page.
 CARD = (
     "font-family:system-ui,sans-serif;font-size:13px;line-height:1.5;max-width:44em;padding:.7em 1em;"
@@ -471,12 +468,14 @@ def _noise(model: BaseEstimator) -> list[str]:
 def _kernels(model: BaseEstimator, n_active: int) -> str:
     """Return the kernels of largest share as bars."""
     table = kernel_table(model)
-    used = table[table["weight"] > 0].sort_values("norm_share", ascending=False, kind="stable").head(MOST_KERNELS)
+    most_kernels = 6
+    used = table[table["weight"] > 0].sort_values("norm_share", ascending=False, kind="stable").head(most_kernels)
     if used.empty:
         return f"<div style='{WARNING}'>No kernel was selected; the model is a constant.</div>"
     largest = float(used["norm_share"].max()) or 1.0
+    longest = 60
     rows = [
-        f"<tr><td style='text-align:left;padding:0'>{escape(cut_text(short_label(row['name']), LONGEST))}</td>"
+        f"<tr><td style='text-align:left;padding:0'>{escape(cut_text(short_label(row['name']), longest))}</td>"
         f"<td style='width:8em;padding:0 .6em'>"
         f"<div style='{BAR};width:{100 * row['norm_share'] / largest:.0f}%'></div></td>"
         f"<td style='text-align:right;white-space:nowrap'>{100 * row['norm_share']:.1f} %</td></tr>"

@@ -24,7 +24,6 @@ from manykernels.validation.arrays import Array, TableLike
 
 SURVIVAL = "survival"
 GAP = "relative duality gap"  # what `tol` asks for, unless an estimator says otherwise
-BOUNDED, TOO_GOOD = ("accuracy", "roc_auc", "r2", "concordance"), 0.995  # of 1; columns that follow from the target
 PROPER = {"log_loss": -1, "rmse": -1, "concordance": 1, "roc_auc": 1}  # the first known decides; -1: less is better
 
 
@@ -95,7 +94,8 @@ def no_better(scores: Mapping[str, float | None], constant: Mapping[str, float |
 
 def nearly_perfect(scores: Mapping[str, float | None]) -> str:
     """Return the name of a score that real data rarely allow, "" if there is none."""
-    found = [name for name, value in scores.items() if name in BOUNDED and value is not None and value >= TOO_GOOD]
+    bounded, too_good = ("accuracy", "roc_auc", "r2", "concordance"), 0.995  # of 1; columns that follow from the target
+    found = [name for name, value in scores.items() if name in bounded and value is not None and value >= too_good]
     return found[0] if found else ""
 
 
@@ -128,11 +128,8 @@ def _classification(estimator: BaseEstimator, X: TableLike, y: Array) -> dict[st
 # --- with intervals, by drawing rows anew ---------------------------------------------------------------------------
 
 
-SHARE = 0.95  # of the draws that an interval holds
 MOST_ENTRIES = 2e7  # of the table of draws by rows
-FEWEST_DRAWS = 200
 AUC_DRAWS = 200  # each one sorts the scores
-MOST_PAIRS = 1e9  # of samples, over all draws
 ROUNDING = 1e-12  # of a sum of squares: what is left of one value drawn again and again
 
 
@@ -150,7 +147,8 @@ class Draws:
     """How often every row is drawn, (n_draws, n_rows): the same for every model, so differences have intervals."""
 
     def __init__(self, n_rows: int, n_draws: int, seed: int) -> None:
-        n_draws = max(min(n_draws, int(MOST_ENTRIES / n_rows)), min(n_draws, FEWEST_DRAWS))
+        fewest_draws = 200
+        n_draws = max(min(n_draws, int(MOST_ENTRIES / n_rows)), min(n_draws, fewest_draws))
         drawn = np.random.default_rng(seed).multinomial(n_rows, np.full(n_rows, 1.0 / n_rows), size=n_draws)
         # The first row is the sample itself.
         self.counts = np.vstack([np.ones(n_rows), drawn]).astype(np.float64)
@@ -161,7 +159,8 @@ class Draws:
         rest = rest[np.isfinite(rest)]
         if not len(rest):
             return Score(name, value, value, value)
-        low, high = np.quantile(rest, [(1 - SHARE) / 2, (1 + SHARE) / 2])
+        share = 0.95  # of the draws that an interval holds
+        low, high = np.quantile(rest, [(1 - share) / 2, (1 + share) / 2])
         return Score(name, value, float(low), float(high))
 
 
@@ -213,7 +212,8 @@ def areas_under_curve(counts: Array, positive: Array, scores: Array) -> Array:
 
 def concordances(counts: Array, truth: Array, risk: Array) -> Array:
     """Return the concordance index of risks with events and times, of fewer draws the more pairs there are."""
-    n_draws = max(int(MOST_PAIRS / len(truth) ** 2), AUC_DRAWS)
+    most_pairs = 1e9  # of samples, over all draws
+    n_draws = max(int(most_pairs / len(truth) ** 2), AUC_DRAWS)
     return concordance_indices(truth, risk, counts[: n_draws + 1])
 
 

@@ -8,7 +8,6 @@ import numpy as np
 from manykernels.estimators.parameters import with_kernels_of
 from manykernels.kernels import KernelBank, KernelSpec, Linear, MedianWidth
 
-FEWEST_WIDTHS = 3  # of a grid: two are no grid
 MOST_OF_A_GRID, MUCH = 0.75, 0.1  # shares of the norms: of an end in its grid, and of the grid in the model
 
 
@@ -39,10 +38,11 @@ def ends_of_width_grids(model: Any, X: Any) -> Iterator[tuple[str, str, float]]:
             linear.add(columns)
         elif (width := _width(spec)) is not None and name in norms:
             grids.setdefault((columns, type(spec)), []).append((width, name))
+    fewest_widths = 3  # of a grid: two are no grid
     for (columns, _), grid in grids.items():
         grid.sort()
         total = sum(norms[name] for _, name in grid)
-        if len(grid) < FEWEST_WIDTHS or total <= MUCH * whole:
+        if len(grid) < fewest_widths or total <= MUCH * whole:
             continue
         for side, (_, name) in (("narrowest", grid[0]), ("widest", grid[-1])):
             if norms[name] >= MOST_OF_A_GRID * total and not (side == "widest" and columns in linear):

@@ -20,10 +20,10 @@ from manykernels.kernels.bank.grids import DefaultKernels
 from manykernels.kernels.bank.normalization import (
     check_normalization,
     column_statistics,
+    encode_tails,
     heavy_tails,
     present_medians,
     standardized,
-    with_tails,
 )
 from manykernels.kernels.bank.patterns import (
     BankEntry,
@@ -31,14 +31,14 @@ from manykernels.kernels.bank.patterns import (
     NamedKernel,
     OnColumns,
     Spare,
-    as_entry,
-    as_shapes,
     check_shaped,
     indicators,
     kinds_of,
     named_columns,
+    read_entry,
+    read_shapes,
+    shape_kernels,
     transposed,
-    with_shapes,
 )
 from manykernels.kernels.bank.table_kernels import FEW_COLUMNS, TableKernels, TablePoints
 from manykernels.kernels.specs.base import KernelSpec
@@ -50,8 +50,8 @@ from manykernels.kernels.tables.kinds import (
     READ_AS,
     compressed,
     entry_issues,
+    find_stored_issues,
     refuse,
-    stored_issues,
     warn_of_masks,
 )
 from manykernels.validation.arrays import Array, check_choice, plainly_finite
@@ -128,10 +128,10 @@ class KernelBank(BankConstructors, Bank):
                 "KernelBank.joint(Gaussian(1.0)) has a kernel on all columns, KernelBank.per_feature(Gaussian(1.0)) "
                 "one on each, KernelBank.from_groups(groups) some on each group of columns."
             )
-        shapes = as_shapes(self.shape)
+        shapes = read_shapes(self.shape)
         object.__setattr__(self, "shape", shapes)
         known: dict[KernelSpec, KernelSpec] = {}
-        entries = tuple(as_entry(entry, known) for entry in self.kernels)
+        entries = tuple(read_entry(entry, known) for entry in self.kernels)
         if shapes:
             apart = tuple(column for column, _ in shapes)
             entries = tuple(replace(e, apart=apart) if isinstance(e, DefaultKernels) else e for e in entries)
@@ -149,7 +149,7 @@ class KernelBank(BankConstructors, Bank):
         if self.missing != "error" and not raw.sparse:  # whose rows have no gaps
             warn_of_masks(raw.names, raw.positions, raw.used, numbers_of(values), self.missing)
         rows = raw.points(values)
-        return learn(raw.with_reference(values) if self.center else raw, rows, self.normalize, bool(self.center))
+        return learn(raw.center_by(values) if self.center else raw, rows, self.normalize, bool(self.center))
 
     def fit_columns(self, X: object, *, in_their_units: bool = False) -> tuple[TableKernels, Any]:
         """Learn columns, widths and standardization, but neither centering nor normalization, which look at kernels.
@@ -183,8 +183,8 @@ class KernelBank(BankConstructors, Bank):
         """
         table = Table.of(X, sparse=True)
         kernels = self.expand(table)
-        used = used_columns(kernels)
-        values = self._checked(table, kernels, used, by_columns=in_their_units)
+        used = columns_of_kernels(kernels)
+        values = self._check_columns(table, kernels, used, by_columns=in_their_units)
         held = values
         encodings: tuple[Encoding, ...] = ()
         means = np.zeros(len(used))
@@ -195,7 +195,7 @@ class KernelBank(BankConstructors, Bank):
             heavy = self.heavy_tails(kernels, used, values, encodings)
             if heavy:
                 encodings = tuple(heavy.get(j, own) for j, own in zip(used.tolist(), encodings, strict=True))
-                values = with_tails(values, [heavy.get(j) for j in used.tolist()])
+                values = encode_tails(values, [heavy.get(j) for j in used.tolist()])
             if self.standardize or not table.holds_numbers:
                 means, deviations = self._statistics(values, encodings)
             own = isinstance(table.data, np.ndarray) and not np.may_share_memory(values, table.data)
@@ -306,11 +306,13 @@ class KernelBank(BankConstructors, Bank):
         shifts[asked] = present_medians(values[:, asked])
         return shifts
 
-    def _checked(self, table: Table, kernels: Sequence[NamedKernel], used: Array, *, by_columns: bool = False) -> Any:
+    def _check_columns(
+        self, table: Table, kernels: Sequence[NamedKernel], used: Array, *, by_columns: bool = False
+    ) -> Any:
         """Return the used columns, with NaN for allowed gaps, or reject all unusable columns at once."""
         if table.is_sparse:
             rows = table.compressed(used)
-            refuse(stored_issues(rows, table, used))
+            refuse(find_stored_issues(rows, table, used))
             return rows
         entries = [entry for entry in self.kernels if type(entry) is not OnColumns]  # they have no issues
         problems = {found.column: found for entry in entries for found in entry.issues(table)}
@@ -349,7 +351,7 @@ class KernelBank(BankConstructors, Bank):
     def check(self, X: object) -> None:
         table = Table.of(X, sparse=True)
         kernels = self.expand(table)
-        self._checked(table, kernels, used_columns(kernels))
+        self._check_columns(table, kernels, columns_of_kernels(kernels))
 
     def expand(self, X: object) -> list[NamedKernel]:
         """Return ``(name, kernel, column positions)`` of every kernel on the columns of a table.
@@ -380,7 +382,7 @@ class KernelBank(BankConstructors, Bank):
             self._check_sparse()
         kernels = [kernel for entry in self.kernels for kernel in entry.expand(table)]
         if self.shape:
-            kernels = with_shapes(self.shape, kernels, table)
+            kernels = shape_kernels(self.shape, kernels, table)
         if self.missing == "indicator" and not table.is_sparse:
             kernels += indicators(table, kernels)
         _check_unique(list(transposed(kernels)[0]))
@@ -539,7 +541,7 @@ def _present(values: Any, used: Array, positions: tuple[int, ...]) -> Any:
     return chosen[~np.isnan(chosen).any(axis=1)]
 
 
-def used_columns(kernels: Sequence[NamedKernel]) -> Array:
+def columns_of_kernels(kernels: Sequence[NamedKernel]) -> Array:
     """Return the positions of the columns used by kernels, increasing."""
     return np.array(sorted(set().union(*transposed(kernels)[2])))
 

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array
 
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
 from manykernels.kernels.specs.categorical import UNSEEN
-from manykernels.kernels.specs.objects import as_objects
+from manykernels.kernels.specs.objects import read_objects
 from manykernels.kernels.tables.encoding import Encoding, plain, select_columns, some
 from manykernels.kernels.tables.kinds import (
     READ_AS,
@@ -35,8 +35,6 @@ from manykernels.validation.arrays import BEYOND_FLOATS, Array, check_readable
 
 NUMBERS, OBJECTS = Encoding(), Encoding("objects")
 ROWS_AT_ONCE = 1024  # that are turned
-LEAST_UNSEEN, SHOWN_LEVELS = 2, 3  # values that warrant a warning (one new level in a single row does not); examples
-ONE_BY_ONE = 16  # columns of a DataFrame up to which one after the other is less to do than all of them together
 BY_COLUMNS = (
     50_000  # rows from which on tables that are made here are in column order, as those want them who take many
 )
@@ -102,7 +100,7 @@ class Table:
     def by_columns(self) -> Table:
         """Return the same rows, arrays in column order, for in-place reads by kernels held as factors."""
         if isinstance(self.data, np.ndarray) and not self.data.flags.f_contiguous:
-            return replace(self, data=_by_columns(self.data, self.data.dtype))
+            return replace(self, data=_copy_columns(self.data, self.data.dtype))
         return self
 
     @property
@@ -226,7 +224,7 @@ class Table:
         turned = by_columns or (len(self) >= BY_COLUMNS and self.data.dtype != np.float64)
         values = self.data if whole else self.data[:, positions]
         if turned and values.flags.c_contiguous and not values.flags.f_contiguous:
-            return _by_columns(values, dtype)
+            return _copy_columns(values, dtype)
         return np.asarray(values, dtype=dtype, order="F" if turned else None)
 
     def describe_unseen(self, column: int, encoding: Encoding) -> str:
@@ -234,13 +232,15 @@ class Table:
         codes = self.codes([column], [encoding])[:, 0]
         unseen, n_known = codes == UNSEEN, int((~np.isnan(codes)).sum())
         count = int(unseen.sum())
-        if count < LEAST_UNSEEN or 2 * count <= n_known:
+        # values that warrant a warning (one new level in a single row does not); examples
+        least_unseen, shown_levels = 2, 3
+        if count < least_unseen or 2 * count <= n_known:
             return ""
-        values = self._column(column)[unseen].unique()[:SHOWN_LEVELS]
-        known = ", ".join(repr(level) for level in encoding.levels[:SHOWN_LEVELS])
+        values = self._column(column)[unseen].unique()[:shown_levels]
+        known = ", ".join(repr(level) for level in encoding.levels[:shown_levels])
         return (
             f"{self.names[column]!r} ({count} of {n_known}, such as {', '.join(repr(plain(v)) for v in values)}; known "
-            f"are {known}{', ...' if len(encoding.levels) > SHOWN_LEVELS else ''})"
+            f"are {known}{', ...' if len(encoding.levels) > shown_levels else ''})"
         )
 
     def objects(self, column: int) -> Array:
@@ -250,7 +250,7 @@ class Table:
                 f"Column {self.names[column]!r} is to be read as objects, such as sequences, and arrays hold numbers. "
                 'Pass a DataFrame: pd.DataFrame({"dna": sequences}).'
             )
-        return as_objects(self._column(column))
+        return read_objects(self._column(column))
 
     def compressed(self, positions: Sequence[int] | Array) -> csr_array:
         """Return columns as sparse rows, (n, k) in canonical form."""
@@ -264,7 +264,9 @@ class Table:
         """Read the columns not yet requested, by the encodings."""
         new = [key for key in dict.fromkeys(keys) if key not in self._read]
         numbers = [(j, given) for j, given in new if _is_plain(self._dtypes[j], given)]
-        if len(numbers) > ONE_BY_ONE:
+        # columns of a DataFrame up to which one after the other is less to do than all of them together
+        one_by_one = 16
+        if len(numbers) > one_by_one:
             block = self.data.iloc[:, [j for j, _ in numbers]].to_numpy(dtype=np.float64)
             self._read.update(zip(numbers, block.T, strict=True))
         for j, given in new:
@@ -311,7 +313,7 @@ class Table:
         return [ColumnIssue(self.names[column], "numbers", f"{held}; {kernel}")]
 
 
-def _by_columns(values: Array, dtype: np.dtype[Any]) -> Array:
+def _copy_columns(values: Array, dtype: np.dtype[Any]) -> Array:
     """Return values in column order, copied in blocks that fit into a cache."""
     out = np.empty(values.shape, dtype, order="F")
     for start in range(0, len(values), ROWS_AT_ONCE):
@@ -327,7 +329,7 @@ def _is_plain(dtype: Any, encoding: Encoding) -> bool:
 
 def check_array_readable(encodings: Iterable[Encoding]) -> None:
     """Raise ``InvalidInputError`` for an array, with numeric columns only, that cannot replace the table of fit."""
-    if not all(encoding.of_arrays for encoding in encodings):
+    if not all(encoding.fits_arrays for encoding in encodings):
         raise InvalidInputError(
             "The kernels read categories, dates or durations of a DataFrame; pass a DataFrame instead of an array."
         )

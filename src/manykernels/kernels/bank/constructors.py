@@ -25,7 +25,6 @@ from manykernels.validation.arrays import check_choice
 from manykernels.validation.parameters import knows
 
 OPTIONS = ("standardize", "normalize", "center", "missing", "landmarks_by", "shape")
-DEEPEST = 32  # tables and lists inside one another in a file of kernels
 PLACES = ("joint", "each", "views", "pairs")
 # Parameters that are lists themselves: given once, not as a grid.
 LIST_PARAMETERS = {
@@ -54,9 +53,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     except ValueError as error:  # of TOML, of UTF-8, or of numbers with too many digits
         raise InvalidInputError(f"The kernel file {str(path)!r} is not valid TOML: {error}.") from error
     depth, level = 0, [content]
+    deepest = 32  # tables and lists inside one another in a file of kernels
     while level:
         depth, level = depth + 1, [part for value in level for part in _parts(value)]
-        if depth > DEEPEST:
+        if depth > deepest:
             raise InvalidInputError(f"The kernel file {str(path)!r} is not valid: its values are nested too deep.")
     return content
 
@@ -104,7 +104,7 @@ def _entry(table: Mapping[str, Any], views: object, where: str) -> BankEntry:
     _check_keys(table, ("kernel", "on", "columns", "name", *parameters), where)
     try:
         specs = _grid(kind, {key: table[key] for key in parameters if key in table})
-        return _placed(specs, place, table.get("columns"), views, label)
+        return _place(specs, place, table.get("columns"), views, label)
     except InvalidInputError as error:
         raise InvalidInputError(f"{where}: {error}") from error
 
@@ -119,7 +119,7 @@ def _grid(kind: str, parameters: Mapping[str, Any]) -> list[KernelSpec]:
     ]
 
 
-def _placed(specs: list[KernelSpec], place: str, columns: object, views: object, label: str | None) -> BankEntry:
+def _place(specs: list[KernelSpec], place: str, columns: object, views: object, label: str | None) -> BankEntry:
     if label is not None:
         if place != "joint" or len(specs) != 1:
             raise InvalidInputError("'name' is for a single kernel with on = 'joint'; leave it out.")
@@ -173,7 +173,7 @@ class BankConstructors(ABC):
         >>> len(KernelBank.per_feature(widths=[0.5, "median"]).expand([[1.0, 2.0], [3.0, 5.0]]))
         4
         """
-        return cls._build([PerFeature(grids.with_gaussians(specs, widths), columns)], options)
+        return cls._build([PerFeature(grids.add_gaussians(specs, widths), columns)], options)
 
     @classmethod
     @explained
@@ -197,7 +197,7 @@ class BankConstructors(ABC):
         >>> [name for name, _, _ in bank.expand([[1.0, 2.0, 3.0]])]
         ['left: linear()', 'right: linear()']
         """
-        return cls._build([PerView(grids.with_gaussians(specs, widths), _columns_of(views))], options)
+        return cls._build([PerView(grids.add_gaussians(specs, widths), _columns_of(views))], options)
 
     @classmethod
     @explained
@@ -220,7 +220,7 @@ class BankConstructors(ABC):
         >>> KernelBank.joint(Linear(), widths=[0.5]).fit([[0.0, 1.0], [1.0, 0.0]]).names
         ('all: linear()', 'all: gaussian(width=0.5)')
         """
-        return cls._build([Joint(grids.with_gaussians(specs, widths), columns)], options)
+        return cls._build([Joint(grids.add_gaussians(specs, widths), columns)], options)
 
     @classmethod
     @explained

@@ -132,9 +132,9 @@ class FittedBank:
         rows = self.raw.prepare(X)
         if self.center:
             rows = replace(rows, row_means=self.raw.row_means(rows))
-        return self.with_factors(rows)
+        return self.add_factors(rows)
 
-    def with_factors(self, rows: PreparedRows[Any]) -> PreparedRows[Any]:
+    def add_factors(self, rows: PreparedRows[Any]) -> PreparedRows[Any]:
         """Return rows with unit-diagonal factors if needed."""
         if not self.unit_diagonal:
             return rows
@@ -228,7 +228,7 @@ class FittedBank:
         chosen = check_indices(kernels, self.n_kernels, "kernels")
         left = Side(a, row_index(rows, a.n_samples, "rows"))
         right = Side(b, row_index(cols, b.n_samples, "cols"))
-        out = checked_out(out, (len(chosen), left.size, right.size))
+        out = check_out(out, (len(chosen), left.size, right.size))
         self.evaluate(left, right, chosen, out, same=prepared_a is prepared_b and same_index(left.rows, right.rows))
         return out
 
@@ -485,7 +485,7 @@ def learn(
     diagonals = bank.centered_diagonals(rows, np.arange(bank.n_kernels)) * present
     counts = np.broadcast_to(counts, (bank.n_kernels,))
     bank = replace(bank, scales=training_scales(diagonals, normalize, bank.names, counts))
-    return bank, bank.with_factors(rows)
+    return bank, bank.add_factors(rows)
 
 
 def row_index(index: Index, n_samples: int, name: str) -> slice | Array:
@@ -502,7 +502,7 @@ def same_index(first: slice | Array, second: slice | Array) -> bool:
     return np.array_equal(first, second)
 
 
-def checked_out(out: Array | None, shape: tuple[int, ...]) -> Array:
+def check_out(out: Array | None, shape: tuple[int, ...]) -> Array:
     """Return ``out`` if suitable for float64 values of ``shape``, or a new array."""
     if out is None:
         return np.empty(shape)

@@ -16,9 +16,9 @@ from manykernels.kernels.bank.patterns import (
     NamedKernel,
     PerFeature,
     Spare,
-    as_specs,
     freeze_columns,
     named_columns,
+    read_specs,
 )
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import Binned, Ordinal, Overlap
@@ -34,8 +34,6 @@ from manykernels.validation.arrays import Array, check_count
 DEFAULT_SPECS: tuple[KernelSpec, ...] = (*(Gaussian(MedianWidth(factor)) for factor in (0.5, 1.0, 2.0)), Linear())
 NARROW_SPECS: tuple[KernelSpec, ...] = tuple(Gaussian(MedianWidth(factor)) for factor in (0.25, 0.125))
 RELEVANT_FACTORS, BY_RELEVANCE = (0.5, 1.0, 2.0), ", by relevance"
-MANY_FEATURES = 200
-YEAR, WEEK = 365.2425, 7.0  # days
 
 
 def simplemkl_specs() -> tuple[KernelSpec, ...]:
@@ -44,12 +42,12 @@ def simplemkl_specs() -> tuple[KernelSpec, ...]:
     return (*(Gaussian(width) for width in widths), *(Polynomial(degree) for degree in (1, 2, 3)))
 
 
-def with_gaussians(specs: object, widths: Any) -> tuple[KernelSpec, ...]:
+def add_gaussians(specs: object, widths: Any) -> tuple[KernelSpec, ...]:
     """Return the kernels followed by a Gaussian per width; at least one kernel in all."""
     single = isinstance(widths, str) or not isinstance(widths, Iterable)
     gaussians = tuple(Gaussian(width) for width in ((widths,) if single else widths))
     nothing = isinstance(specs, tuple) and not specs  # tables and arrays compare entry by entry, or refuse to
-    return gaussians if gaussians and nothing else as_specs(specs) + gaussians
+    return gaussians if gaussians and nothing else read_specs(specs) + gaussians
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ def entries_by_type(table: Table, apart: Collection[int] = ()) -> list[BankEntry
     return entries
 
 
-def with_narrow_kernels(entries: Sequence[BankEntry], table: Table) -> list[BankEntry]:
+def add_narrow_kernels(entries: Sequence[BankEntry], table: Table) -> list[BankEntry]:
     """Add narrower Gaussians for searches to default kernels of several numbers, except existing widths."""
     names = {name for entry in entries for name, _, _ in entry.expand(table)}
     default = [entry for entry in entries if isinstance(entry, Joint) and entry.specs == DEFAULT_SPECS]
@@ -222,7 +220,8 @@ def _entries_of_numbers(table: Table, numbers: list[int], apart: Collection[int]
         return [Joint(DEFAULT_SPECS, named_columns(table, own), name) for name, own in views.items() if own]
     if not numbers:
         return []
-    specs = DEFAULT_SPECS if table.n_columns <= MANY_FEATURES else (Linear(),)
+    many_features = 200
+    specs = DEFAULT_SPECS if table.n_columns <= many_features else (Linear(),)
     everything = len(numbers) == table.n_columns
     entries: list[BankEntry] = [PerFeature(specs, None if everything else named_columns(table, numbers))]
     together = [j for j in _complete(table, numbers) if j not in apart]
@@ -245,7 +244,8 @@ def _periods(days: Array) -> tuple[KernelSpec, ...]:
     if not len(present):
         return ()
     span = float(np.ptp(present))
-    chosen = [period for period in (YEAR, WEEK) if span >= period]
+    year, week = 365.2425, 7.0  # days
+    chosen = [period for period in (year, week) if span >= period]
     if (present % 1.0).any():
         chosen.append(1.0)
     return tuple(Periodic(period) for period in chosen)
@@ -253,19 +253,17 @@ def _periods(days: Array) -> tuple[KernelSpec, ...]:
 
 # --- interactions ----------------------------------------------------------------------------------------------------
 
-MOST_KERNELS = 2_000_000
-MOST_OF_EVERY_ORDER = 14  # columns: sets of 15 have more cells of two bins than factors hold
-RANK_WIDTHS, RANK_BINS = (0.08, 0.4), 24  # sharp steps as trees make them, and smooth functions
-WIDTHS_OF_SETS, CELLS_OF_SETS = (0.25,), 256  # of three columns and more: as many bins each as that many cells hold
 CATEGORIES = Overlap()
 
 
 def rank_specs(widths: Any = None, bins: Any = None, order: int = 2) -> tuple[KernelSpec, ...]:
     """Return Gaussian kernels of ranks for products of so many columns; of three and more, of few bins."""
+    rank_widths, rank_bins = (0.08, 0.4), 24  # sharp steps as trees make them, and smooth functions
+    widths_of_sets, cells_of_sets = (0.25,), 256  # of three columns and more: as many bins each as that many cells hold
     if bins is None:
-        bins = RANK_BINS if order == 2 else max(2, int(CELLS_OF_SETS ** (1 / order) + 1e-9))
+        bins = rank_bins if order == 2 else max(2, int(cells_of_sets ** (1 / order) + 1e-9))
     if widths is None:
-        widths = RANK_WIDTHS if order == 2 else WIDTHS_OF_SETS
+        widths = rank_widths if order == 2 else widths_of_sets
     return tuple(Binned(Gaussian(width), bins) for width in widths)
 
 
@@ -290,7 +288,7 @@ class Interactions(BankEntry):
     reads_categories: ClassVar[bool] = True  # by the overlap kernel
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "specs", as_specs(self.specs) if self.specs != () else ())
+        object.__setattr__(self, "specs", read_specs(self.specs) if self.specs != () else ())
         object.__setattr__(self, "columns", freeze_columns(self.columns))
         if self.order is not None:
             object.__setattr__(self, "order", check_count(self.order, "order", least=2))
@@ -311,18 +309,20 @@ class Interactions(BankEntry):
         if n_columns < least:
             raise InvalidInputError(f"Interactions of {least} columns need as many, but only {n_columns} can be read.")
         if self.order is None:
-            if n_columns > MOST_OF_EVERY_ORDER:
+            most_of_every_order = 14  # columns: sets of 15 have more cells of two bins than factors hold
+            if n_columns > most_of_every_order:
                 raise InvalidInputError(
                     f"{n_columns} columns have {2**n_columns - n_columns - 1:,} sets of two and more; every order is "
-                    f"listed of at most {MOST_OF_EVERY_ORDER} columns. Name these, for instance those that an additive "
+                    f"listed of at most {most_of_every_order} columns. Name these, for instance those that an additive "
                     f"model selects, or an order: order=3 has {comb(n_columns, 3):,} sets."
                 )
             return range(2, n_columns + 1)
         count, kernels = comb(n_columns, self.order), len(self.specs or rank_specs(order=self.order))
-        if count * kernels > MOST_KERNELS:
+        most_kernels = 2_000_000
+        if count * kernels > most_kernels:
             raise InvalidInputError(
                 f"{n_columns} columns have {count:,} sets of {self.order}, and {kernels} kernels each are "
-                f"more than {MOST_KERNELS:,}. Name fewer columns, for instance those that an additive model selects."
+                f"more than {most_kernels:,}. Name fewer columns, for instance those that an additive model selects."
             )
         return range(self.order, self.order + 1)
 
@@ -347,7 +347,7 @@ def interactions(specs: Any, columns: Any, order: Any, bins: Any, widths: Any) -
     if specs is not None and (bins is not None or widths is not None):
         raise InvalidInputError("Give specs, or bins and widths of Gaussian kernels of ranks, but not both.")
     if specs is not None:
-        return Interactions(as_specs(specs), columns, order)
+        return Interactions(read_specs(specs), columns, order)
     if bins is None and widths is None:
         return Interactions((), columns, order)
     if order is None:
@@ -361,7 +361,6 @@ def interactions(specs: Any, columns: Any, order: Any, bins: Any, widths: Any) -
 # --- all columns together --------------------------------------------------------------------------------------------
 
 ROUGH = Matern(MedianWidth(1.0), 0.5)  # functions bend at landmarks, as those of trees have steps
-MOST_STRETCHED = 30
 
 
 @dataclass(frozen=True)
@@ -403,7 +402,8 @@ class OnLandmarks(BankEntry):
     def _sharp(self, table: Table, chosen: tuple[int, ...]) -> tuple[int, ...]:
         """Return the stretched columns."""
         if self.stretched is None:
-            return chosen if 1 < len(chosen) <= MOST_STRETCHED else ()
+            most_stretched = 30
+            return chosen if 1 < len(chosen) <= most_stretched else ()
         if isinstance(self.stretched, tuple) and not self.stretched:
             return ()
         sharp = table.positions(self.stretched)
@@ -414,5 +414,5 @@ class OnLandmarks(BankEntry):
 
 def on_landmarks(specs: object, columns: object, count: Any, stretched: Any, stretch: Any) -> OnLandmarks:
     """Return the pattern of `KernelBank.landmarks` from the arguments."""
-    bases = (ROUGH,) if specs is None else as_specs(specs)
+    bases = (ROUGH,) if specs is None else read_specs(specs)
     return OnLandmarks(tuple(Landmarks(base, count, stretch=stretch) for base in bases), columns, stretched)

@@ -26,17 +26,14 @@ from manykernels.validation.arrays import Array, read_only
 # Column statistics of the training rows, safe at every scale that float64 can hold.
 
 
-BLOCK_ENTRIES = 2**19  # of columns that are looked at together: temporaries stay small beside a large table
-SUMMED_ROWS = 4096
-CACHED_ENTRIES = 2**18  # where columns lie one after the other: temporaries stay in a cache
-
-
 def column_blocks(values: Array) -> Iterator[slice]:
     """Yield slices of columns, of about some hundred thousand entries."""
     rows = max(1, len(values))
-    step = max(1, BLOCK_ENTRIES // rows)
+    block_entries = 2**19  # of columns that are looked at together: temporaries stay small beside a large table
+    step = max(1, block_entries // rows)
     if values.flags.f_contiguous:
-        step = max(min(step, 2), CACHED_ENTRIES // rows)  # sums of single columns have other bits
+        cached_entries = 2**18  # where columns lie one after the other: temporaries stay in a cache
+        step = max(min(step, 2), cached_entries // rows)  # sums of single columns have other bits
     for start in range(0, values.shape[1], step):
         yield slice(start, min(start + step, values.shape[1]))
 
@@ -83,7 +80,7 @@ def heavy_tails(values: Array, places: Sequence[int]) -> dict[int, tuple[float, 
     return found
 
 
-def with_tails(values: Array, encodings: Sequence[Encoding | None]) -> Array:
+def encode_tails(values: Array, encodings: Sequence[Encoding | None]) -> Array:
     """Return a copy of columns (n, p), those compressed with an encoding here."""
     values = np.array(values, dtype=np.float64, order="F" if values.flags.f_contiguous else "C")
     for k, encoding in enumerate(encodings):
@@ -129,18 +126,19 @@ def sums_by_columns(columns: Array, factors: Array, out: Array) -> None:
     would be rounded more, and a column is still in a cache when read again.
     """
     n = columns.shape[1]
+    summed_rows = 4096
     for j in range(columns.shape[0]):
         column, factor = columns[j], factors[j]
         mean, square = 0.0, 0.0
-        for start in range(0, n, SUMMED_ROWS):
+        for start in range(0, n, summed_rows):
             total = 0.0
-            for i in range(start, min(start + SUMMED_ROWS, n)):
+            for i in range(start, min(start + summed_rows, n)):
                 total += column[i] * factor
             mean += total
         mean /= n
-        for start in range(0, n, SUMMED_ROWS):
+        for start in range(0, n, summed_rows):
             total = 0.0
-            for i in range(start, min(start + SUMMED_ROWS, n)):
+            for i in range(start, min(start + summed_rows, n)):
                 total += (column[i] * factor - mean) ** 2
             square += total
         out[j, 0], out[j, 1] = mean, np.sqrt(square / n)
@@ -180,7 +178,6 @@ NORMALIZATIONS = ("trace", "mean_diagonal", "unit_diagonal", None)
 SMALLEST_DIAGONAL = 1e-290
 # A centered diagonal this small beside the one before centering is rounding, not a kernel.
 CENTERED_ZERO = 1e-12
-EPS_OF_MEANS = 1e-2  # of CENTERED_ZERO: what rounding may make of a grand mean beside the largest diagonal entry
 
 
 def check_normalization(normalize: object) -> str | None:
@@ -197,7 +194,8 @@ def centered_diagonal(diagonal: Array, row_means: Array, grand_mean: Array | flo
     """
     centered = diagonal - 2.0 * row_means + grand_mean
     largest = np.abs(diagonal).max(axis=-1, keepdims=True, initial=0)
-    size = np.abs(diagonal) + 2.0 * np.abs(row_means) + np.abs(grand_mean) + EPS_OF_MEANS * largest
+    eps_of_means = 1e-2  # of CENTERED_ZERO: what rounding may make of a grand mean beside the largest diagonal entry
+    size = np.abs(diagonal) + 2.0 * np.abs(row_means) + np.abs(grand_mean) + eps_of_means * largest
     return np.where(np.abs(centered) <= CENTERED_ZERO * size, 0.0, centered)
 
 

@@ -16,7 +16,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import Missing
-from manykernels.kernels.specs.landmarks import Shaped, checked_shape
+from manykernels.kernels.specs.landmarks import Shaped, check_shape_names
 from manykernels.kernels.tables.kinds import READ_AS, ColumnIssue
 from manykernels.validation.arrays import check_choice, check_count
 
@@ -48,7 +48,7 @@ def transposed(kernels: Sequence[NamedKernel]) -> tuple[tuple[str, ...], tuple[K
     return names, specs, columns
 
 
-def by_identity(specs: Sequence[Spec]) -> dict[int, Spec]:
+def distinct_specs(specs: Sequence[Spec]) -> dict[int, Spec]:
     """Return the distinct objects among kernels by `id`; a vector of widths is a single object."""
     return dict(zip(map(id, specs), specs, strict=True))
 
@@ -104,7 +104,7 @@ class OnColumns(BankEntry):
         if not isinstance(self.name, str) or not self.name:
             raise InvalidInputError(f"The name of a kernel must be a non-empty string, got {self.name!r}.")
         if not isinstance(self.spec, KernelSpec):
-            object.__setattr__(self, "spec", as_specs(self.spec)[0])
+            object.__setattr__(self, "spec", read_specs(self.spec)[0])
         if (columns := freeze_columns(self.columns)) is not self.columns:
             object.__setattr__(self, "columns", columns)
 
@@ -127,7 +127,7 @@ class PerFeature(BankEntry):
     columns: Any = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "specs", as_specs(self.specs))
+        object.__setattr__(self, "specs", read_specs(self.specs))
         object.__setattr__(self, "columns", freeze_columns(self.columns))
 
     def expand(self, table: Table) -> list[NamedKernel]:
@@ -154,7 +154,7 @@ class PerView(BankEntry):
     views: Any = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "specs", as_specs(self.specs))
+        object.__setattr__(self, "specs", read_specs(self.specs))
         if self.views is None:
             return
         _refuse_kernels(self.views, "views")
@@ -192,7 +192,7 @@ class Joint(BankEntry):
     name: str = "all"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "specs", as_specs(self.specs))
+        object.__setattr__(self, "specs", read_specs(self.specs))
         object.__setattr__(self, "columns", freeze_columns(self.columns))
 
     def expand(self, table: Table) -> list[NamedKernel]:
@@ -240,7 +240,7 @@ class PerGroup(BankEntry):
             raise InvalidInputError("groups must name at least one group of columns.")
         check_choice(self.unknown, ("error", "drop"), "unknown")
         object.__setattr__(self, "least", check_count(self.least, "least"))
-        object.__setattr__(self, "specs", as_specs(self.specs))
+        object.__setattr__(self, "specs", read_specs(self.specs))
         object.__setattr__(self, "groups", tuple([(str(name), tuple(columns)) for name, columns in pairs]))
 
     def expand(self, table: Table) -> list[NamedKernel]:
@@ -295,7 +295,7 @@ def _incomplete(table: Table, positions: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(patterns.values()))
 
 
-def as_entry(entry: object, known: dict[KernelSpec, KernelSpec]) -> BankEntry:
+def read_entry(entry: object, known: dict[KernelSpec, KernelSpec]) -> BankEntry:
     """Return a bank entry from a pattern or from ``(name, spec)`` or ``(name, spec, columns)``.
 
     Equal kernels of a bank are merged into the first of the ``known``, for shared results.
@@ -320,7 +320,7 @@ def _shared(spec: Any, known: dict[KernelSpec, KernelSpec]) -> Any:
         return spec
 
 
-def as_specs(specs: object) -> tuple[KernelSpec, ...]:
+def read_specs(specs: object) -> tuple[KernelSpec, ...]:
     """Return a single kernel or a sequence of kernels as a non-empty tuple."""
     chosen = (specs,) if isinstance(specs, KernelSpec) else specs
     if isinstance(chosen, str) or not isinstance(chosen, Iterable):
@@ -371,7 +371,7 @@ def _refuse_kernels(selection: object, name: str) -> None:
 Shapes = tuple[tuple[Any, str], ...]
 
 
-def as_shapes(given: object) -> Shapes:
+def read_shapes(given: object) -> Shapes:
     """Return the shapes of columns as pairs; reject anything but a mapping."""
     if not given:
         return ()
@@ -379,7 +379,7 @@ def as_shapes(given: object) -> Shapes:
         raise InvalidInputError(
             f"shape must be a mapping of columns to shapes, such as {{'age': 'increasing'}}; got {given!r}."
         )
-    return tuple((column, checked_shape(shape)) for column, shape in dict(given).items())
+    return tuple((column, check_shape_names(shape)) for column, shape in dict(given).items())
 
 
 def shaped_columns(shapes: Shapes, table: Table) -> dict[int, str]:
@@ -394,7 +394,7 @@ def shaped_columns(shapes: Shapes, table: Table) -> dict[int, str]:
     return found
 
 
-def with_shapes(shapes: Shapes, kernels: Sequence[NamedKernel], table: Table) -> list[NamedKernel]:
+def shape_kernels(shapes: Shapes, kernels: Sequence[NamedKernel], table: Table) -> list[NamedKernel]:
     """Return kernels of single columns with the shapes of their columns; reject incompatible kernels."""
     wanted = shaped_columns(shapes, table)
     found: list[NamedKernel] = []

@@ -15,20 +15,18 @@ from manykernels.exceptions import InvalidInputError, warn
 from manykernels.kernels.bank.columns import NUMBERS, Table, check_array_readable, locate_columns
 from manykernels.kernels.bank.contract import OTHER_BANK, Group, Index, PreparedRows, RawKernels, RowData, Side
 from manykernels.kernels.bank.normalization import check_diagonal, standardized
-from manykernels.kernels.bank.patterns import by_identity
+from manykernels.kernels.bank.patterns import distinct_specs
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.distances import SparsePoints, row_norms, squared_distances
 from manykernels.kernels.tables.encoding import Encoding, MixedRows
-from manykernels.kernels.tables.kinds import SHOWN, entry_issues, refuse, stored_issues
+from manykernels.kernels.tables.kinds import SHOWN, entry_issues, find_stored_issues, refuse
 from manykernels.validation.arrays import Array, check_finite, plainly_finite
 from manykernels.validation.parameters import listed
 
 FEW_COLUMNS = 32  # up to which the columns of a kernel are made dense, whatever the kernel
 COMPRESSED = ("squared_distance", "inner_product")  # families that can do without
 MOST_DENSE = 2**28  # entries of all columns that are made dense: 2 GB
-CHUNK_ENTRIES = 4 * 2**20  # of kernel values whose means are taken at once
-MOST_LISTED = 1000  # columns of a kernel that a table names
 
 Points = Array | SparsePoints
 
@@ -144,7 +142,7 @@ class TableKernels(RawKernels[TablePoints]):
         places = locate_columns(table, self.used, self.n_features, self.feature_names)
         if self.sparse:
             rows = table.compressed(places)
-            refuse(stored_issues(rows, table, places))
+            refuse(find_stored_issues(rows, table, places))
             return rows
         values = self._read(table, places)
         if not in_their_units:
@@ -193,7 +191,7 @@ class TableKernels(RawKernels[TablePoints]):
                 check_diagonal(self._diagonal(prepared.data, m), self.names[m])
         return prepared
 
-    def with_reference(self, values: Array) -> TableKernels:
+    def center_by(self, values: Array) -> TableKernels:
         """Return the kernels with training rows to be centered by, (n, n_used), NaN where something is missing."""
         gaps = np.isnan(values)
         known = gaps if gaps.any() else None
@@ -247,10 +245,11 @@ class TableKernels(RawKernels[TablePoints]):
         """
         reference = self._reference if training is None else training
         means = np.empty((len(self.names), rows.n_samples))
+        chunk_entries = 4 * 2**20  # of kernel values whose means are taken at once
         for group in self.groups:
             kernels = np.array(group.kernels)
             present = None if reference.factors is None else reference.factors[kernels]
-            step = max(1, CHUNK_ENTRIES // (len(kernels) * reference.n_samples))
+            step = max(1, chunk_entries // (len(kernels) * reference.n_samples))
             for start in range(0, rows.n_samples, step):
                 left, right = Side(rows, slice(start, start + step)), Side(reference, slice(None))
                 block = np.empty((len(kernels), left.size, right.size))
@@ -288,7 +287,7 @@ class TableKernels(RawKernels[TablePoints]):
 
     def described(self) -> tuple[list[str], list[str]]:
         names = self.feature_names or tuple(f"x{j}" for j in range(self.n_features))
-        labels = {key: spec.label for key, spec in by_identity(self.specs).items()}
+        labels = {key: spec.label for key, spec in distinct_specs(self.specs).items()}
         listed = {own: _listed([names[j] for j in own]) for own in set(self.positions)}
         return [labels[id(spec)] for spec in self.specs], list(map(listed.__getitem__, self.positions))
 
@@ -302,7 +301,8 @@ def _means(block: Array, present: Array | None) -> Array:
 
 def _listed(names: list[str]) -> str:
     """Return names of columns in a row, the first few of very many."""
-    if len(names) <= MOST_LISTED:
+    most_listed = 1000  # columns of a kernel that a table names
+    if len(names) <= most_listed:
         return ", ".join(names)
     return f"{', '.join(names[:3])}, ... ({len(names)} columns)"
 
@@ -380,7 +380,7 @@ def prepare_points(
                 own = _compressed_points(group, rows, at)
             else:
                 own = _group_points(group, rows, at, shifts, gaps)
-            known[key] = (own, checked_norms(own, group, names))
+            known[key] = (own, norms_of_group(own, group, names))
     points, norms = (tuple(part) for part in zip(*(known[_points_key(group, sparse)] for group in groups), strict=True))
     present = None if gaps is None else _presence(groups, len(names), used, gaps)
     data = TablePoints(tuple(group.key for group in groups), rows.shape[0], points, norms)
@@ -455,7 +455,7 @@ def _check_dense_columns(groups: Sequence[Group], names: tuple[str, ...], rows: 
     )
 
 
-def checked_norms(points: Any, group: Group, names: tuple[str, ...]) -> Array:
+def norms_of_group(points: Any, group: Group, names: tuple[str, ...]) -> Array:
     """Return the squared norms of points for families with norms, zeros for others."""
     if group.family in ("other", "missing"):
         return np.zeros(len(points))  # their points may be codes, whose squares overflow

@@ -57,7 +57,7 @@ class PairIndex:
                 f"pairs must be a non-empty array of integers of shape (n_pairs, 2), got shape {table.shape} of dtype "
                 f"{table.dtype}. Names become positions with pandas.factorize."
             )
-        left, right = (checked_positions(table[:, side], size, side) for side, size in enumerate(shape))
+        left, right = (check_positions(table[:, side], size, side) for side, size in enumerate(shape))
         return cls(np.ascontiguousarray(left), np.ascontiguousarray(right), shape, sign)
 
     def __len__(self) -> int:
@@ -129,7 +129,7 @@ def _slices(size: int, width: int) -> Iterator[slice]:
         yield slice(start, min(start + step, size))
 
 
-def checked_positions(labels: Array, size: int, side: int) -> Array:
+def check_positions(labels: Array, size: int, side: int) -> Array:
     """Return positions below ``size``, or raise an error with invalid ones."""
     try:
         places = np.asarray(labels, dtype=np.intp)
@@ -286,4 +286,4 @@ def _positions(given: object, members: Members, labels: Array, side: int) -> Arr
                 f"have, such as {some}; that has {list(given.index[:3])} ...."
             )
         return np.asarray(places, dtype=np.intp)
-    return checked_positions(labels, len(members), side)
+    return check_positions(labels, len(members), side)

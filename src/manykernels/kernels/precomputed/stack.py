@@ -103,7 +103,7 @@ class KernelStack:
                 raise InvalidInputError(f"diagonal must have shape {base.shape[:2]}, got {diagonal.shape}.")
         rows, columns = np.arange(base.shape[1]), np.arange(base.shape[2])
         stack = cls.__new__(cls)._set(base, _kernel_names(names, len(base)), rows, columns)
-        stack._among, stack._diagonal = False, diagonal
+        stack._parts_of, stack._diagonal = False, diagonal
         return stack
 
     def _set(self, base: Array, names: tuple[str, ...], rows: Array, columns: Array | None = None) -> KernelStack:
@@ -111,7 +111,7 @@ class KernelStack:
         self._base.flags.writeable = False
         self._names, self._rows, self._columns = names, rows, columns
         # Whether rows and columns of the matrices are the same samples; the diagonal is only stored where they are not.
-        self._among, self._diagonal = True, None
+        self._parts_of, self._diagonal = True, None
         return self
 
     _unproven: Unproven | None = None
@@ -188,7 +188,7 @@ class KernelStack:
         if columns is not None:
             known = (self._rows if known is None else known)[columns]
         view = KernelStack.__new__(KernelStack)._set(self._base, self._names, self._rows[rows], known)
-        view._among, view._unproven = self._among, self._unproven
+        view._parts_of, view._unproven = self._parts_of, self._unproven
         view._diagonal = None if self._diagonal is None else self._diagonal[:, rows]
         return view
 
@@ -282,7 +282,7 @@ class KernelStack:
 
     def _self_kernels(self) -> Array:
         """Return the kernel of every sample with itself, (M, n)."""
-        if self._among:
+        if self._parts_of:
             return self._base[:, self._rows, self._rows]
         if self._diagonal is None:
             raise InvalidInputError(

@@ -24,7 +24,6 @@ KERNELS: dict[str, type[KernelSpec]] = {}
 # A power takes a pass over the matrix a degree, and beyond this one nearly every value is 0 or infinite: a typing
 # error, or a file that would keep its reader busy for days.
 MOST_DEGREE = 1000
-DIAGONAL_ROWS = 64  # of a block that a diagonal is read from
 NUMBERS_OR_RANKS = frozenset({"number", "ordered"})
 ANY_COLUMN = NUMBERS_OR_RANKS | {"category"}
 
@@ -114,7 +113,8 @@ class KernelSpec(WithoutCaches, ABC):
         points = as_points(A)
         if self.unit_diagonal or not len(points):
             return np.ones(len(points))
-        blocks = [points[start : start + DIAGONAL_ROWS] for start in range(0, len(points), DIAGONAL_ROWS)]
+        diagonal_rows = 64  # of a block that a diagonal is read from
+        blocks = [points[start : start + diagonal_rows] for start in range(0, len(points), diagonal_rows)]
         return np.concatenate([np.diagonal(self(block)) for block in blocks])
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:

@@ -139,10 +139,6 @@ def _missing(points: Array) -> Array:
     return np.isnan(points) | (points == UNSEEN)
 
 
-MOST_BINS = 500
-SUM_TOL = 1e-6  # of shares, which sum to one
-
-
 @register_kernel
 @dataclass(frozen=True)
 class Binned(KernelSpec):
@@ -198,14 +194,16 @@ class Binned(KernelSpec):
     def __post_init__(self) -> None:
         if not isinstance(self.base, KernelSpec) or self.base.family == "missing":
             raise InvalidInputError(f"The base of a binned kernel must be a kernel of numbers, got {self.base!r}.")
-        check_count(self.bins, "bins", least=2, most=MOST_BINS)
+        most_bins = 500
+        check_count(self.bins, "bins", least=2, most=most_bins)
         check_flag(self.center, "center")
         if (self.edges is None) != (self.shares is None):
             raise InvalidInputError("Give both edges and shares of the bins, or neither: fitting a bank learns them.")
         if self.edges is not None:
             edges, shares = (np.asarray(part, dtype=np.float64).ravel() for part in (self.edges, self.shares))
             sound = np.isfinite(edges).all() and (np.diff(edges) > 0).all() and (shares >= 0).all()
-            if not sound or len(shares) != len(edges) + 1 or abs(float(shares.sum()) - 1) > SUM_TOL:
+            sum_tol = 1e-6  # of shares, which sum to one
+            if not sound or len(shares) != len(edges) + 1 or abs(float(shares.sum()) - 1) > sum_tol:
                 raise InvalidInputError(
                     "edges must increase, and shares must have one entry more, none negative, and sum to one; got "
                     f"{len(edges)} edges and {len(shares)} shares of sum {float(shares.sum()):g}."
@@ -228,10 +226,10 @@ class Binned(KernelSpec):
         if self.edges is not None:
             return self
         if self not in medians.resolved:
-            medians.resolved[self] = self._on(*medians.bins(int(self.bins)))
+            medians.resolved[self] = self._restrict_to(*medians.bins(int(self.bins)))
         return medians.resolved[self]
 
-    def _on(self, edges: Array, shares: Array) -> Self:
+    def _restrict_to(self, edges: Array, shares: Array) -> Self:
         """Return the kernel on the bins."""
         ranks = MedianDistances(np.repeat(_ranks(shares), np.maximum(np.rint(1000 * shares), 1).astype(int))[:, None])
         found = self.base.resolve(ranks) if self.base.pending else self.base

@@ -399,7 +399,7 @@ def width_grid(low: float, high: float, n: int) -> tuple[float, ...]:
     return tuple(float(width) for width in np.geomspace(low, high, n))
 
 
-def known_width(width: float | MedianWidth) -> float:
+def require_width(width: float | MedianWidth) -> float:
     """Return a numeric width, or raise an error for an unfitted median width."""
     if isinstance(width, MedianWidth):
         raise InvalidInputError(

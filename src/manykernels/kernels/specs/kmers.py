@@ -28,13 +28,11 @@ from scipy.sparse import csr_array
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs import kmer_loops
 from manykernels.kernels.specs.base import register_kernel
-from manykernels.kernels.specs.objects import MOST_FEATURES, FeatureRows, ObjectKernel, as_objects, check_strings
+from manykernels.kernels.specs.objects import MOST_FEATURES, FeatureRows, ObjectKernel, check_strings, read_objects
 from manykernels.validation.arrays import Array, check_choice, check_count
 from manykernels.validation.parameters import check_flag
 
 ALPHABETS = {"dna": "ACGT", "rna": "ACGU", "protein": "ACDEFGHIKLMNPQRSTVWY"}
-MOST_WORDS = 5000  # features that one window may add to
-LONGEST = 2.0**62  # numbers of words that 64 bits can tell apart
 
 
 @register_kernel
@@ -138,12 +136,14 @@ class Kmers(ObjectKernel):
             raise InvalidInputError("shift moves k-mers that have a place; set positional=True.")
         if self.reverse_complement and (self.positional or self.alphabet not in ("dna", "rna")):
             raise InvalidInputError("reverse_complement reads 'dna' or 'rna' whose k-mers have no place.")
-        if float(len(letters)) ** self.k * max(comb(self.k, self.gaps), 1) > LONGEST:
+        longest = 2.0**62  # numbers of words that 64 bits can tell apart
+        if float(len(letters)) ** self.k * max(comb(self.k, self.gaps), 1) > longest:
             raise InvalidInputError(f"k={self.k} letters of {len(letters)} make more words than 64 bits can encode.")
         words = sum(comb(self.k, i) * (len(letters) - 1) ** i for i in range(self.mismatches + 1))
-        if (count := max(words, comb(self.k, self.gaps)) * (2 * self.shift + 1)) > MOST_WORDS:
+        most_words = 5000  # features that one window may add to
+        if (count := max(words, comb(self.k, self.gaps)) * (2 * self.shift + 1)) > most_words:
             raise InvalidInputError(
-                f"{self.label} has {count} features a window, more than {MOST_WORDS}: take fewer gaps or mismatches."
+                f"{self.label} has {count} features a window, more than {most_words}: take fewer gaps or mismatches."
             )
 
     @property
@@ -229,7 +229,7 @@ class Kmers(ObjectKernel):
 
     def encoded(self, objects: object) -> tuple[Array, Array]:
         """Return the letters of all sequences as numbers, uint8 with 255 for unknown letters, and the offsets."""
-        found = as_objects(objects)
+        found = read_objects(objects)
         check_strings(found, self.label, "sequences")
         texts = ["" if item is None else item for item in found]
         starts = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)

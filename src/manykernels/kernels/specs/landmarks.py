@@ -191,9 +191,7 @@ def column_units(rows: Array) -> Array:
 
 
 SHAPES = ("increasing", "decreasing", "convex", "concave")
-MOST_KNOTS = 500
 SIGNS = {"increasing": 1.0, "decreasing": -1.0, "convex": 1.0, "concave": -1.0}  # of differences that must be positive
-ROUNDING = 1e-12  # of the largest value of a function of norm one: inequalities below it hold for all functions
 
 
 @register_kernel
@@ -252,8 +250,9 @@ class Shaped(KernelOfFeatures):
             raise InvalidInputError(
                 f"The base of a kernel with a shape must be a kernel of numbers without one, got {self.base!r}."
             )
-        object.__setattr__(self, "shape", checked_shape(self.shape))
-        check_count(self.knots, "knots", least=2, most=MOST_KNOTS)
+        object.__setattr__(self, "shape", check_shape_names(self.shape))
+        most_knots = 500
+        check_count(self.knots, "knots", least=2, most=most_knots)
         if self.points is not None:
             points = np.asarray(self.points, dtype=np.float64).ravel()
             if not len(points) or not np.isfinite(points).all() or not (np.diff(points) > 0).all():
@@ -339,7 +338,8 @@ class Shaped(KernelOfFeatures):
         """The rows of ``G``, of unit length, with ``G v >= 0`` for functions of the shape, (c, rank)."""
         knots, root = self._root
         found = [np.zeros((0, root.shape[1]))]
-        largest = ROUNDING * np.sqrt(np.einsum("kr,kr->k", root, root).max())
+        rounding = 1e-12  # of the largest value of a function of norm one: inequalities below it hold for all functions
+        largest = rounding * np.sqrt(np.einsum("kr,kr->k", root, root).max())
         for word in self.shape.split(" and "):
             rows = SIGNS[word] * (bends(knots, root) if word in ("convex", "concave") else np.diff(root, axis=0))
             sizes = np.linalg.norm(rows, axis=1)
@@ -348,7 +348,7 @@ class Shaped(KernelOfFeatures):
         return np.vstack(found)
 
 
-def checked_shape(shape: object) -> str:
+def check_shape_names(shape: object) -> str:
     """Return a shape, or several joined by "and"; reject unknown and contradictory shapes."""
     parts = shape.replace(",", " and ").split(" and ") if isinstance(shape, str) else shape
     words = [str(part).strip() for part in parts] if isinstance(parts, Iterable) else [shape]

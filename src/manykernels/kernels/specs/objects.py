@@ -197,7 +197,7 @@ class ObjectKernel(KernelSpec):
         return self.diag_of_points(self.points(A))
 
 
-def as_objects(values: object) -> Array:
+def read_objects(values: object) -> Array:
     """Return objects as a one-dimensional array of dtype object, None for missing."""
     if isinstance(values, str):
         raise InvalidInputError(f"Expected a list of objects, got one string, {values[:_SHOWN]!r}: put it in a list.")
@@ -314,7 +314,7 @@ class Ngrams(ObjectKernel):
         InvalidInputError
             Values that are no strings, and empty texts.
         """
-        found = as_objects(objects)
+        found = read_objects(objects)
         check_strings(found, self.label, "texts")
         reader = HashingVectorizer(
             analyzer=self.analyzer,
@@ -402,7 +402,7 @@ class GraphFeatures(ObjectKernel):
         count = _subtrees if self.counted == "subtree" else _paths
         counts = [
             Counter[int]() if item is None else count(*_read(item, row, self.node_label), self.depth)
-            for row, item in enumerate(as_objects(objects))
+            for row, item in enumerate(read_objects(objects))
         ]
         indptr = np.concatenate([[0], np.cumsum([len(each) for each in counts])]).astype(np.int64)
         indices = np.array([j for each in counts for j in each], dtype=np.uint64) % np.uint64(self.n_features)
@@ -546,7 +546,7 @@ class Fingerprint(ObjectKernel):
 
     def read(self, objects: object, shared: dict[Any, Any] | None = None) -> FeatureRows:
         """Return prepared molecules, shared by kernels of a single column."""
-        shared, found = {} if shared is None else shared, as_objects(objects)
+        shared, found = {} if shared is None else shared, read_objects(objects)
         if self.feature_map not in shared:
             smiles = any(isinstance(item, str) for item in found)  # whose fingerprints are the kernel's own
             key = ("fingerprints", self.radius, self.n_features) if smiles else "fingerprints"
@@ -557,7 +557,7 @@ class Fingerprint(ObjectKernel):
 
     def _table(self, objects: object) -> tuple[Array, Array, Array]:
         """Return positions and counts of all molecules in turn, and the offsets."""
-        counts = self._counted(as_objects(objects))
+        counts = self._read_counts(read_objects(objects))
         starts = np.concatenate([[0], np.cumsum([len(each) for each in counts])]).astype(np.int64)
         places = np.fromiter((j for each in counts for j in each), dtype=np.int64, count=starts[-1])
         values = np.fromiter((c for each in counts for c in each.values()), dtype=np.float64, count=starts[-1])
@@ -572,7 +572,7 @@ class Fingerprint(ObjectKernel):
             matrix.data[:] = 1.0
         return unit_rows(matrix) if self.explicit and self.normalized else matrix
 
-    def _counted(self, objects: Array) -> list[Mapping[int, float]]:
+    def _read_counts(self, objects: Array) -> list[Mapping[int, float]]:
         """Return positions with counts of every molecule, or raise an error with the invalid objects."""
         smiles = [i for i, item in enumerate(objects) if isinstance(item, str)]
         counts: list[Any] = [None] * len(objects)
@@ -581,7 +581,7 @@ class Fingerprint(ObjectKernel):
                 counts[i] = found
         for i, item in enumerate(objects):
             if counts[i] is None:
-                counts[i] = {} if item is None else _given(item, i)
+                counts[i] = {} if item is None else _read_fingerprint(item, i)
         wrong = [i for i, each in enumerate(counts) if any(not 0 <= count < np.inf for count in each.values())]
         if wrong:
             raise InvalidInputError(
@@ -630,7 +630,7 @@ class Fingerprint(ObjectKernel):
         return points.squared_norms if self.explicit else (points.squared_norms > 0).astype(np.float64)
 
 
-def _given(item: Any, row: int) -> Mapping[int, float]:
+def _read_fingerprint(item: Any, row: int) -> Mapping[int, float]:
     """Return positions with counts of a given fingerprint."""
     if hasattr(item, "GetNonzeroElements"):
         return dict(item.GetNonzeroElements())

@@ -16,10 +16,8 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, chi2_kernel, pai
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
-from manykernels.kernels.specs.distances import MedianWidth, known_width
+from manykernels.kernels.specs.distances import MedianWidth, require_width
 from manykernels.validation.arrays import Array, check_count, check_finite, check_positive
-
-SMALLEST_WIDTH, LARGEST_WIDTH = 1e-150, 1e150
 
 # The periodic kernel: what dates have besides their order.
 
@@ -69,18 +67,19 @@ class Periodic(KernelSpec):
         return np.exp(-2.0 / self.width**2 * exponents)
 
 
-def as_width(value: object, name: str = "width") -> float | MedianWidth:
+def read_width(value: object, name: str = "width") -> float | MedianWidth:
     """Return a checked width: a number, ``"median"``, ``"0.5*median"`` or a :class:`MedianWidth`."""
     if isinstance(value, MedianWidth):
         return value
     if isinstance(value, str):
         return _parse_median(value, name)
-    if type(value) is float and SMALLEST_WIDTH <= value <= LARGEST_WIDTH:
+    smallest_width, largest_width = 1e-150, 1e150
+    if type(value) is float and smallest_width <= value <= largest_width:
         return value
     width = check_positive(value, name)
-    if not SMALLEST_WIDTH <= width <= LARGEST_WIDTH:
+    if not smallest_width <= width <= largest_width:
         raise InvalidInputError(
-            f"{name} must lie between {SMALLEST_WIDTH:g} and {LARGEST_WIDTH:g}, got {width:g}: its square leaves the "
+            f"{name} must lie between {smallest_width:g} and {largest_width:g}, got {width:g}: its square leaves the "
             "range of float64. Rescale the columns, for instance with standardize=True."
         )
     return width
@@ -147,12 +146,12 @@ class Gaussian(RadialSpec):
     width: float | MedianWidth
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", as_width(self.width))
+        object.__setattr__(self, "width", read_width(self.width))
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
         """Return ``exp(-D / (2 width^2))``."""
         with np.errstate(over="ignore", under="ignore"):
-            out = np.multiply(D, -0.5 / known_width(self.width) ** 2, out=out)
+            out = np.multiply(D, -0.5 / require_width(self.width) ** 2, out=out)
             return np.exp(out, out=out)
 
 
@@ -187,14 +186,14 @@ class Matern(RadialSpec):
     nu: float = 1.5
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", as_width(self.width))
+        object.__setattr__(self, "width", read_width(self.width))
         if self.nu not in (0.5, 1.5, 2.5):
             raise InvalidInputError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}.")
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
         with np.errstate(over="ignore", under="ignore"):
             r = np.sqrt(D)
-            r *= np.sqrt(2 * self.nu) / known_width(self.width)
+            r *= np.sqrt(2 * self.nu) / require_width(self.width)
             # Beyond 1e3 the exponential is zero; the cap keeps inf * 0 = nan out of the polynomial.
             np.minimum(r, 1e3, out=r)
             out = np.exp(-r, out=out)
@@ -232,7 +231,7 @@ class ArdGaussian(RadialSpec):
     def __post_init__(self) -> None:
         if np.ndim(self.widths) != 1 or len(self.widths) == 0:
             raise InvalidInputError(f"widths must be a non-empty sequence of numbers, got {self.widths!r}.")
-        checked = tuple(known_width(as_width(width, "every width")) for width in self.widths)
+        checked = tuple(require_width(read_width(width, "every width")) for width in self.widths)
         object.__setattr__(self, "widths", checked)
 
     @property
@@ -277,12 +276,12 @@ class Laplacian(KernelSpec):
     width: float | MedianWidth
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", as_width(self.width))
+        object.__setattr__(self, "width", read_width(self.width))
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
         distances = cdist(*as_pair(A, B), "cityblock")
         with np.errstate(over="ignore", under="ignore"):
-            distances *= -1.0 / known_width(self.width)
+            distances *= -1.0 / require_width(self.width)
             return np.exp(distances, out=distances)
 
 

@@ -14,7 +14,6 @@ DATE = re.compile(
 )
 YEAR_FIRST, DAY_FIRST, MONTH_FIRST, AMBIGUOUS = "year first", "day first", "month first", "ambiguous"
 ORDERS = (YEAR_FIRST, DAY_FIRST, MONTH_FIRST)
-MONTHS = 12
 EPOCH, DAY = pd.Timestamp("1970-01-01"), pd.Timedelta(days=1)
 AMBIGUITY = "day and month may be either way round, as in {example!r}; write dates as 2024-12-31 or 31.12.2024"
 
@@ -42,12 +41,13 @@ def date_order(column: pd.Series) -> str | None:
     if any(sign == "." for _, sign, *_ in found):
         return None
     first, second = (max(int(groups[place]) for groups in found) for place in (0, 2))
-    if first > MONTHS:
-        return None if second > MONTHS else DAY_FIRST
-    return MONTH_FIRST if second > MONTHS else AMBIGUOUS
+    months = 12
+    if first > months:
+        return None if second > months else DAY_FIRST
+    return MONTH_FIRST if second > months else AMBIGUOUS
 
 
-def settled_order(column: pd.Series) -> str | None:
+def settle_order(column: pd.Series) -> str | None:
     """Return whether day or month is first if the column has to be looked at to tell, and does tell."""
     order = date_order(column)
     return order if order in (DAY_FIRST, MONTH_FIRST) and not _dotted(column) else None
@@ -71,7 +71,7 @@ def parse_dates(column: pd.Series, order: str | None = None) -> pd.Series | None
     own = date_order(column)
     if own is None:
         return None
-    if order in (DAY_FIRST, MONTH_FIRST) and settled_order(column) not in (None, order):
+    if order in (DAY_FIRST, MONTH_FIRST) and settle_order(column) not in (None, order):
         raise ValueError(f"its dates are written {own}, and those of fit {order}; write them as 2024-12-31")
     if own == AMBIGUOUS:
         if order not in (DAY_FIRST, MONTH_FIRST) or not _has_long_years(column):

@@ -156,7 +156,7 @@ class Encoding:
         return self.kind in ("date", "instant")
 
     @cached_property
-    def of_arrays(self) -> bool:
+    def fits_arrays(self) -> bool:
         """Return whether an array, without types of columns, can have the column."""
         return self.kind in ("number", "boolean")
 

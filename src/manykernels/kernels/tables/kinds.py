@@ -54,7 +54,6 @@ LIKE_NUMBER = re.compile(
 )
 LIKE_DATE = re.compile(r"\s*(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}([./-])\d{1,2}\2\d{2,4})(\D|$)")
 FEW_LEVELS = 20  # as many different texts are categories, however few rows there are
-TEXT_SHARE = 0.9  # of the rows: more different texts than this are no categories
 WORDS, WORDY_SHARE = 4.0, 0.5  # so many words on average are prose, if so large a share of them differ
 
 
@@ -95,7 +94,8 @@ def _kind_of_texts(column: pd.Series) -> str:
     if distinct <= FEW_LEVELS:
         return "category"
     wordy = sum(len(str(value).split()) for value in present) >= WORDS * len(present)
-    return "text" if distinct > (WORDY_SHARE if wordy else TEXT_SHARE) * len(present) else "category"
+    text_share = 0.9  # of the rows: more different texts than this are no categories
+    return "text" if distinct > (WORDY_SHARE if wordy else text_share) * len(present) else "category"
 
 
 def warn_of_numbers_as_text(columns: Sequence[pd.Series]) -> None:
@@ -127,16 +127,16 @@ def numbers_as_text(column: pd.Series) -> str:
 
 
 LETTERS = {"dna": "ACGTN", "rna": "ACGUN", "protein": "ACDEFGHIKLMNPQRSTVWYXBZUO*"}
-SHORT_SEQUENCES = 10.0  # letters on average: shorter texts are codes
-LOOKED_AT = 1000  # texts that say what a column of texts holds
 
 
 def alphabet_of(column: pd.Series) -> str | None:
     """Return the alphabet of a column of sequences, "dna", "rna" or "protein"; None for other texts."""
-    texts = column.dropna().iloc[:LOOKED_AT]
+    looked_at = 1000  # texts that say what a column of texts holds
+    texts = column.dropna().iloc[:looked_at]
     if not len(texts) or not all(isinstance(text, str) for text in texts):
         return None
-    if texts.str.len().mean() < SHORT_SEQUENCES:
+    short_sequences = 10.0  # letters on average: shorter texts are codes
+    if texts.str.len().mean() < short_sequences:
         return None
     letters = set("".join(texts))
     return next((name for name, own in LETTERS.items() if letters.issubset(own)), None)
@@ -166,7 +166,6 @@ def describe(column: pd.Series) -> str:
 
 MISSING = ("error", "mask", "indicator")
 SHOWN = 30  # columns of each sort that a message names
-MOST_MASKED, FEW_GAPS = 0.5, 0.2  # shares of samples and of values that are worth a warning
 
 HEADS = {
     "missing": "Input X contains NaN: missing values in",
@@ -232,11 +231,11 @@ def entry_issues(values: Array, allowed: Array | None, names: Sequence[str], mis
     if plainly_finite(values):
         return []
     gaps = np.isnan(values) & (~allowed if allowed is not None else True) if missing == "error" else None
-    found = [] if gaps is None else _counted("missing", gaps, names)
-    return found + _counted("infinite", np.isinf(values), names)
+    found = [] if gaps is None else _count_issues("missing", gaps, names)
+    return found + _count_issues("infinite", np.isinf(values), names)
 
 
-def _counted(sort: str, where: Array, names: Sequence[str]) -> list[ColumnIssue]:
+def _count_issues(sort: str, where: Array, names: Sequence[str]) -> list[ColumnIssue]:
     counts = where.sum(axis=0)
     return [ColumnIssue(names[j], sort, f"{counts[j]} of {len(where)}") for j in map(int, np.flatnonzero(counts))]
 
@@ -262,7 +261,8 @@ def warn_of_masks(
 def _mostly_masked(gaps: Array) -> bool:
     """Return whether few gaps (n, k) affect most of the samples with some of the columns."""
     some = gaps[~gaps.all(axis=1)]
-    return bool(len(some)) and bool(some.any(axis=1).mean() > MOST_MASKED and some.mean() < FEW_GAPS)
+    most_masked, few_gaps = 0.5, 0.2  # shares of samples and of values that are worth a warning
+    return bool(len(some)) and bool(some.any(axis=1).mean() > most_masked and some.mean() < few_gaps)
 
 
 class Named(Protocol):
@@ -300,7 +300,7 @@ def compressed(X: pd.DataFrame | spmatrix | sparray) -> csr_array:
     return rows
 
 
-def stored_issues(rows: csr_array, table: Named, used: Any) -> list[ColumnIssue]:
+def find_stored_issues(rows: csr_array, table: Named, used: Any) -> list[ColumnIssue]:
     """Return a problem for every column with stored NaN or infinite entries: sparse columns have no masks."""
     if np.isfinite(rows.data).all():
         return []

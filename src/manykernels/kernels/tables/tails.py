@@ -8,10 +8,7 @@ import numpy as np
 
 from manykernels.validation.arrays import Array
 
-LONG, LONGER = 5.0, 1.0  # deviations from the mean: least reach of a heavy tail, and its reach beyond normal columns
-FEWEST_VALUES, MOST_LOOKED_AT = 10, 10_000  # different values of a column with tails, and rows that they are counted in
 LIMIT = 3.0  # which compressed values approach, in units from the middle
-QUARTILES, OUTER = (25.0, 75.0, 1.349), (5.0, 95.0, 3.290)  # percentiles, and their distance in normal deviations
 END_OF_TAILS = LIMIT - 1e-6  # largest compressed value that is expanded
 
 
@@ -28,18 +25,23 @@ def reaches_far(n: int, low: float, high: float, mean: float, deviation: float) 
 
     That is, than 5 deviations, and than the largest of as many normal values by one deviation.
     """
-    return max(high - mean, mean - low) > max(LONG, LONGER + np.sqrt(2.0 * np.log(max(n, 2)))) * deviation
+    # deviations from the mean: least reach of a heavy tail, and its reach beyond normal columns
+    long, longer = 5.0, 1.0
+    return max(high - mean, mean - low) > max(long, longer + np.sqrt(2.0 * np.log(max(n, 2)))) * deviation
 
 
 def has_many_values(column: Array) -> bool:
     """Return True if a column, or a sample of it, has more than 10 different values."""
-    some_of = column[:: max(len(column) // MOST_LOOKED_AT, 1)]
-    return len(np.unique(some_of[np.isfinite(some_of)])) > FEWEST_VALUES
+    # different values of a column with tails, and rows that they are counted in
+    fewest_values, most_looked_at = 10, 10_000
+    some_of = column[:: max(len(column) // most_looked_at, 1)]
+    return len(np.unique(some_of[np.isfinite(some_of)])) > fewest_values
 
 
 def tails_of(column: Array, deviation: float) -> tuple[float, float]:
     """Return the median of a column, and its deviation by percentiles, or of all rows where these are equal."""
-    for low, high, distance in (QUARTILES, OUTER):
+    quartiles, outer = (25.0, 75.0, 1.349), (5.0, 95.0, 3.290)  # percentiles, and their distance in normal deviations
+    for low, high, distance in (quartiles, outer):
         ends = np.nanpercentile(column, (low, high))
         unit = float(ends[1] - ends[0]) / distance
         if unit > np.finfo(np.float64).eps * deviation:

@@ -22,7 +22,6 @@ from manykernels.objective.losses.bound import BoundLoss, SampleSum, conjugate_b
 from manykernels.validation.arrays import Array, check_finite
 
 ROUNDING = 8 * np.finfo(np.float64).eps
-MOST_WIDENINGS = 60
 """Doublings of the interval in which an intercept is looked for: a loss that still falls has no minimizer."""
 
 
@@ -273,7 +272,8 @@ class Loss(abc.ABC):
 
 def root_of_slope(slope: Callable[[float], float], lo: float, hi: float, unit: float) -> float:
     """Return a root of a nondecreasing function, between two points or farther out."""
-    for _ in range(MOST_WIDENINGS):
+    most_widenings = 60
+    for _ in range(most_widenings):
         slopes = (slope(lo), slope(hi))
         low, high = (found * side > 0 for found, side in zip(slopes, (1.0, -1.0), strict=True))
         if not (low or high):
@@ -438,7 +438,7 @@ class LossOnRows:
 
     def check_target(self, y: RowVector) -> RowVector:
         """Return targets as numbers, with parts checked in place."""
-        return on_rows(partial(_checked, self._loss), y).held()
+        return on_rows(partial(_check_part, self._loss), y).held()
 
     def refusal_of_constant(self, y: RowVector) -> str:
         """Say why no constant fits best; the smallest and the largest target tell."""
@@ -471,7 +471,7 @@ def _one_of(function: Callable[..., Any], at: int, *parts: Array) -> Array:
     return np.asarray(function(*parts)[at])
 
 
-def _checked(loss: Loss, part: Array) -> Array:
+def _check_part(loss: Loss, part: Array) -> Array:
     return loss.check_target(part) if len(part) else np.zeros(0)
 
 

@@ -32,14 +32,9 @@ from manykernels.objective.losses.smoothing import FLOOR, ScoreFunction, Smoothe
 from manykernels.objective.projection import balance, project_box_hyperplane, project_box_orthogonal
 from manykernels.validation.arrays import Array
 
-FAR = 0.5  # share of the coefficients that scores may miss where a better dual point is looked for
-SLOWEST = 0.98  # reduction of what is missing that makes another step worth while
-DAMPED_ABOVE = 0.5  # change of a score in a full Newton step, above which the step is shortened
 MOST_STEPS = 40
 ORTHOGONAL, NEARLY = 1e-15, 1e-11  # slopes along free directions beside all slopes: enough, and where it is a failure
 MOST_NEWTON_STEPS, ENOUGH = 100, 1e-4  # to the best scores along free directions
-AT_CORNER = 1e-6  # distance from a corner of the conjugate, beside the largest coefficient, that counts as none
-DOMAIN_SLACK = 1e-12  # relative overshoot of the dual box that is rounding: ``(s * bound) / s`` may miss by one ulp
 
 
 class BoundLoss(ScoreFunction):
@@ -102,7 +97,7 @@ class BoundLoss(ScoreFunction):
         """Return candidate dual coefficients for the certificate, with scores, the likeliest first."""
         return [(self.feasible(rho, sums=sums), z)]
 
-    def in_domain(self, rho: Array) -> Array:
+    def clip_to_domain(self, rho: Array) -> Array:
         """Return coefficients near ``rho`` in the domain of the conjugate, whatever their sums are."""
         return self.feasible(rho, sums=False)
 
@@ -165,7 +160,8 @@ def conjugate_between(inside: Callable[[Array, Array], Array], y: Array, lo: Arr
 
 def _slack(end: Array) -> Array:
     """Return the rounding tolerance at an end of the dual box."""
-    return DOMAIN_SLACK * np.maximum(1.0, np.where(np.isfinite(end), np.abs(end), 0.0))
+    domain_slack = 1e-12  # relative overshoot of the dual box that is rounding: ``(s * bound) / s`` may miss by one ulp
+    return domain_slack * np.maximum(1.0, np.where(np.isfinite(end), np.abs(end), 0.0))
 
 
 class SampleSum(BoundLoss):
@@ -286,7 +282,8 @@ class SampleSum(BoundLoss):
     def _kept_at_corners(self, rho: Array) -> tuple[Array, Array] | None:
         """Return the box, of no width where coefficients are at corners of the conjugate; None if nowhere."""
         low, high = (np.broadcast_to(end, rho.shape) for end in self.box)
-        near, any_there = AT_CORNER * np.abs(rho).max(initial=0.0), False
+        at_corner = 1e-6  # distance from a corner of the conjugate, beside the largest coefficient, that counts as none
+        near, any_there = at_corner * np.abs(rho).max(initial=0.0), False
         for corner in (low, high, *([np.zeros_like(rho)] if self.each.kink > 0 else [])):
             there = np.abs(rho - corner) <= near
             low, high, any_there = np.where(there, corner, low), np.where(there, corner, high), any_there or there.any()
@@ -300,7 +297,7 @@ class SampleSum(BoundLoss):
         """Return coefficients in the box."""
         return np.clip(rho, *self.box)
 
-    def in_domain(self, rho: Array) -> Array:
+    def clip_to_domain(self, rho: Array) -> Array:
         return np.clip(rho, *self.box)
 
     def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
@@ -405,7 +402,7 @@ class OutputSum(SampleSum):
         columns = zip(rho.T, *ends, strict=True)
         return np.array([super(OutputSum, self).between(*column, sums=sums) for column in columns]).T
 
-    def in_domain(self, rho: Array) -> Array:
+    def clip_to_domain(self, rho: Array) -> Array:
         return self.loss.feasible(self.y, rho, self.weight, sums=False)
 
     def balanced(self, rho: Array, *, sums: bool) -> Array:
@@ -520,15 +517,18 @@ class CoupledLossBound(BoundLoss):
         """Return scores near ``f`` with ``grad L = -rho``, by damped Newton steps; ``f`` itself if too far."""
         missing = rho + self.gradient(f)
         size, unit = float(np.abs(missing).sum()), float(np.abs(rho).sum())
-        if not EPS * unit < size < FAR * unit:
+        far = 0.5  # share of the coefficients that scores may miss where a better dual point is looked for
+        if not EPS * unit < size < far * unit:
             return f
         z = f
+        slowest = 0.98  # reduction of what is missing that makes another step worth while
+        damped_above = 0.5  # change of a score in a full Newton step, above which the step is shortened
         for _ in range(MOST_STEPS):
             step = self.inverse_curvature(z).product(missing)
             change = float(np.abs(step).max())
-            tried = z - step * (np.log1p(change) / change if change > DAMPED_ABOVE else 1.0)
+            tried = z - step * (np.log1p(change) / change if change > damped_above else 1.0)
             left = rho + self.gradient(tried)
-            if not np.abs(left).sum() < SLOWEST * size:
+            if not np.abs(left).sum() < slowest * size:
                 break
             z, missing, size = tried, left, float(np.abs(left).sum())
         return z

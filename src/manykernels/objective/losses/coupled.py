@@ -36,7 +36,6 @@ from manykernels.validation.arrays import check_choice
 # ``h`` are the hazards. Its product with a vector takes a cumulative sum of it; ``Z' H Z`` takes one a column of ``Z``.
 
 
-SMALLEST_TOTAL = 1e-120
 """Sums over risk sets below this, beside the largest hazard of the stratum, have squares that underflow."""
 
 
@@ -64,7 +63,8 @@ class RiskCurvature(curvature.Curvature):
         before, after = layout.sums_at_risk(weights)
         left, owner = layout.left, layout.term_group
         totals = left * before[owner] + (1.0 - left) * after[owner]
-        there = totals > SMALLEST_TOTAL
+        smallest_total = 1e-120
+        there = totals > smallest_total
         if kept is None and not there.all():
             raise FloatingPointError("hazards of two samples differ by more than a factor of 1e120: alpha is too small")
         rates = np.divide(layout.size, totals, out=np.zeros(len(totals)), where=there)
@@ -182,7 +182,7 @@ class RiskSets(RiskLayout, CoupledLossBound):
         rest = others[self.term_group]
         return logs, np.logaddexp(rest, np.log(self.left) + hit[self.term_group]), rest
 
-    def _by_group(self, terms: Array) -> Array:
+    def _log_sums(self, terms: Array) -> Array:
         """Return logarithms of the sums of ``exp(terms)`` of every group."""
         sums = np.full(len(self.starts), -np.inf)
         if len(terms):
@@ -207,9 +207,9 @@ class RiskSets(RiskLayout, CoupledLossBound):
         """Return the expected number of events of every sample up to the time, (N,)."""
         logs, totals, _ = self._totals(z)
         terms = np.log(self.size) - totals
-        before = self._before(self._by_group(terms))[self.group]
-        own = self._by_group(terms)[self.group]
-        own_hit = self._by_group(terms + np.log(self.left))[self.group]
+        before = self._before(self._log_sums(terms))[self.group]
+        own = self._log_sums(terms)[self.group]
+        own_hit = self._log_sums(terms + np.log(self.left))[self.group]
         found = np.exp(logs + np.logaddexp(before, np.where(self.event, own_hit, own)))
         return self.unsorted(found)
 
@@ -230,12 +230,12 @@ class RiskSets(RiskLayout, CoupledLossBound):
         with np.errstate(divide="ignore"):
             left, right = np.log(self.left), np.log1p(-self.left)
         rates = np.log(self.size) - totals
-        of_hits, of_rest = self._by_group(rates - totals + left), self._by_group(rates - totals + right)
-        before = self._before(self._by_group(rates))
-        behind = np.logaddexp(before, self._by_group(rates))
-        seen = np.logaddexp(before, self._by_group(rates + left))
+        of_hits, of_rest = self._log_sums(rates - totals + left), self._log_sums(rates - totals + right)
+        before = self._before(self._log_sums(rates))
+        behind = np.logaddexp(before, self._log_sums(rates))
+        seen = np.logaddexp(before, self._log_sums(rates + left))
         between = np.logaddexp(before, np.logaddexp(hit, others) + of_hits)
-        mixed = self._by_group(rates - totals + left + right)
+        mixed = self._log_sums(rates - totals + left + right)
         hazards = np.exp(logs + np.where(self.event, seen[self.group], behind[self.group]))
         sorted_place = np.empty(len(self.order), dtype=np.intp)
         sorted_place[self.order] = np.arange(len(self.order))

@@ -23,11 +23,8 @@ from manykernels.objective.certificate import inner
 from manykernels.objective.losses.survival import take_at_risk
 from manykernels.validation.arrays import Array
 
-CERTAIN_ROUNDS = 3
-CHUNK_ENTRIES, MIN_ROWS = 2**19, 1024  # of rows of factors held at once for a Hessian: 4 MB
 MOST_ENTRIES = 2**25  # of factors that a Hessian of coupled samples holds at once: 256 MB
 SAMPLE_PER_RANK = 15  # rows that a Hessian is summed over, for each of its columns
-TILE_ENTRIES = 2**17  # of rows of factors, which a cache keeps from one product to the next
 COUPLED_REACH = 10.0  # change of a logarithm of hazards in one step: beyond, the shares in risk sets are others
 
 NO_SHARES, NO_PLACES = np.zeros((0, 0)), np.zeros(0, dtype=np.intp)
@@ -81,7 +78,8 @@ class Shares:
     def product(self, V: Array) -> Array:
         """Return the coupling between blocks times coordinates (r, T - 1) of factors."""
         right, basis = np.ascontiguousarray(V, dtype=self.rows.dtype), self.basis.astype(self.rows.dtype)
-        total, step = np.zeros_like(right), max(TILE_ENTRIES // self.rows.shape[1], 1)
+        tile_entries = 2**17  # of rows of factors, which a cache keeps from one product to the next
+        total, step = np.zeros_like(right), max(tile_entries // self.rows.shape[1], 1)
         for low in range(0, len(self.rows), step):
             part = slice(low, low + step)
             moves = self.rows[part] @ right
@@ -274,7 +272,8 @@ def _scaled_rows(
     """
     operators = [getattr(each, "base", each) for each in operators]
     size = rank_of(operators) + intercept
-    step = min(CHUNK_ROWS, max(MIN_ROWS, CHUNK_ENTRIES // size))
+    chunk_entries, min_rows = 2**19, 1024  # of rows of factors held at once for a Hessian: 4 MB
+    step = min(CHUNK_ROWS, max(min_rows, chunk_entries // size))
     buffer = np.empty((min(step, len(index)), size), dtype=np.float32 if sampled else np.float64)
     roots = np.sqrt(weights)[:, None]
     for start in range(0, len(index), step):
@@ -305,17 +304,18 @@ def sampled_weights(curvatures: Any, rows: int) -> Any:
     if curved <= rows:
         return curvatures
     factor = rows / total
-    for _ in range(CERTAIN_ROUNDS):
+    certain_rounds = 3
+    for _ in range(certain_rounds):
         certain = factor * curvatures >= 1.0
         count, rest = sums(certain, curvatures[~certain])
         if not 0 < count < rows:
             break
         factor = (rows - count) / rest
     start = curvatures.starts() if isinstance(curvatures, RowVector) else 0
-    return on_rows(_drawn, curvatures, start, rows, factor)
+    return on_rows(_draw_weights, curvatures, start, rows, factor)
 
 
-def _drawn(curvatures: Array, start: int, seed: int, factor: float) -> Array:
+def _draw_weights(curvatures: Array, start: int, seed: int, factor: float) -> Array:
     """Return the weights of rows from ``start`` on, every chosen with a chance in proportion to the curvature."""
     generator = np.random.default_rng(seed)
     generator.bit_generator.advance(start)  # type: ignore[attr-defined]  # one number a row before these

@@ -271,15 +271,11 @@ def _matrix(y: Array) -> Array:
     return targets
 
 
-SLACK = 1e-11  # by which rounding may leave the simplex
 SMALLEST = 1e-200  # probability: zero could not be scaled
 MOST_STEPS = 200
-MOST_HALVINGS = 60
-ENOUGH_DECREASE = 1e-4  # of what the slope promises
 SUMMED = 2e-15  # of a sum of slopes, for each root of their number, that is rounding as well
 EXPLAINED = 0.1  # of the slope, which a Newton step may leave in the model of the Hessian
 MOST_SCALINGS = 20  # steps of iterative scaling, which may swing to and fro where probabilities vanish
-BEYOND = 50.0  # of the largest or smallest score of a class, where its probabilities are all zero or one
 LONG, FAR = 1.0, 30.0  # changes of intercepts: steps of scaling go on, and exponentials of scores are taken anew
 ROUNDED, SLOW = 1e-13, 0.1  # slopes, of the sum of weights, that only rounding keeps from falling to a tenth in a step
 
@@ -358,7 +354,8 @@ class Multinomial(SharedLoss):
     def conjugate(self, y: Array, r: Array) -> Array:
         """``sum_t p_t log p_t`` (N,) with ``p = e_c - r``."""
         p: Array = np.ascontiguousarray(((y > 0) - r).T)
-        inside = (p.min(axis=0) >= -SLACK) & (np.abs(p.sum(axis=0) - 1.0) <= SLACK * len(p))
+        slack = 1e-11  # by which rounding may leave the simplex
+        inside = (p.min(axis=0) >= -slack) & (np.abs(p.sum(axis=0) - 1.0) <= slack * len(p))
         np.clip(p, 0.0, 1.0, out=p)
         p *= np.log(np.maximum(p, SMALLEST))  # SciPy's product of the two takes several times as long
         return np.where(inside, p.sum(axis=0), np.inf)
@@ -413,7 +410,7 @@ class Multinomial(SharedLoss):
                 step = _newton_step(p, weight, sums, slope)
                 before = b
                 if step is not None:
-                    b, value, p = _moved(at, b, value, p, step, float(slope @ step), unit)
+                    b, value, p = _move(at, b, value, p, step, float(slope @ step), unit)
                 else:  # hardly any probability can change, and the Hessian is rounding
                     b = b + _balancing_sweep(f + b, weight, totals)
                     base, powers = b, _exponentials(f + b)[1]
@@ -429,9 +426,10 @@ class Multinomial(SharedLoss):
 def _balancing_sweep(z: Array, weight: Array, totals: Array) -> Array:
     """Return changes (T,) of intercepts by coordinate optimization: ``sum_i s_i p_ic`` reaches the total."""
     z, changes = z.copy(), np.zeros(z.shape[1])
+    beyond = 50.0  # of the largest or smallest score of a class, where its probabilities are all zero or one
     for c, total in enumerate(totals.tolist()):
         ahead = z[:, c] - logsumexp(np.delete(z, c, axis=1), axis=1)
-        ends = -float(ahead.max()) - BEYOND, -float(ahead.min()) + BEYOND
+        ends = -float(ahead.max()) - beyond, -float(ahead.min()) + beyond
         changes[c] = brentq(lambda d, a=ahead, t=total: float(weight @ expit(a + d)) - t, *ends, xtol=1e-13)
         z[:, c] += changes[c]
     return changes
@@ -451,14 +449,16 @@ def _newton_step(p: Array, weight: Array, sums: Array, slope: Array) -> Array | 
     return step if explained and float(slope @ step) < 0 and np.abs(step).max() <= FAR else None
 
 
-def _moved(
+def _move(
     at: Callable[[Array], tuple[float, Array]], b: Array, value: float, p: Array, step: Array, slope: float, unit: float
 ) -> tuple[Array, float, Array]:
     """Return ``b``, value and probabilities after the longest halving with a gain; near the optimum the full step."""
     near, length = -slope <= 1e-13 * max(abs(value), unit), 1.0
-    for _ in range(MOST_HALVINGS):
+    most_halvings = 60
+    enough_decrease = 1e-4  # of what the slope promises
+    for _ in range(most_halvings):
         trial, there = at(b + length * step)
-        if near or trial <= value + ENOUGH_DECREASE * length * slope:
+        if near or trial <= value + enough_decrease * length * slope:
             return b + length * step, trial, there
         length /= 2
     return b, value, p

@@ -22,7 +22,6 @@ from manykernels.objective.losses.base import (
 )
 from manykernels.validation.arrays import check_positive
 
-_SATURATED_MARGIN = 40.0
 """A logistic loss at this margin is below the rounding of one."""
 
 
@@ -86,7 +85,8 @@ class Logistic(ClassificationLoss):
         negative = float(sample_weight[y < 0].sum())
         low, high = float(f.min()), float(f.max())
         if positive == 0 or negative == 0:
-            return _SATURATED_MARGIN - low if negative == 0 else -_SATURATED_MARGIN - high
+            saturated_margin = 40.0
+            return saturated_margin - low if negative == 0 else -saturated_margin - high
         odds = float(np.log(positive) - np.log(negative))
         # With every score at `high` (or `low`) the minimizer would be exactly at that end.
         return root_between(self._slope(y, f, sample_weight), odds - high, odds - low, self.score_unit)
@@ -326,7 +326,6 @@ class Quantile(PiecewiseLinear, RegressionLoss):
 
 
 REMEDY = "The score is the logarithm of the mean: such targets have none. Drop them, or choose the loss 'squared'."
-FAR_BELOW = -700.0
 """A logarithm of a mean that is still a normal number: zero counts alone have no best constant."""
 
 
@@ -417,7 +416,8 @@ class Poisson(LogLinkLoss):
         """``log(sum s y) - log(sum s exp(f))``; far below every score if all counts are zero."""
         total = float(sample_weight @ y)
         top = float(logsumexp(f, b=sample_weight))
-        return float(np.log(total)) - top if total > 0 else FAR_BELOW - top
+        far_below = -700.0
+        return float(np.log(total)) - top if total > 0 else far_below - top
 
 
 @dataclass(frozen=True)

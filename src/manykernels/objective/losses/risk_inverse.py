@@ -21,9 +21,6 @@ from manykernels.validation.arrays import Array
 
 Positions = NDArray[np.intp]
 
-SMALLEST_HAZARD = 1e-25  # of the largest: samples in no risk set have none
-RIDGE = 1e-13  # curvature along the shift of some nodes against the others, beside that of samples on their own
-
 
 class StratumInverse:
     """The inverse for the samples of a single stratum, in the order of their times.
@@ -44,7 +41,8 @@ class StratumInverse:
 
     def __init__(self, samples: Positions, nodes: Positions, hazards: Array, steps: Array, tied: Array) -> None:
         self.samples, self.nodes = samples, nodes
-        hazards = np.maximum(hazards, SMALLEST_HAZARD * hazards.max())
+        smallest_hazard = 1e-25  # of the largest: samples in no risk set have none
+        hazards = np.maximum(hazards, smallest_hazard * hazards.max())
         self.diagonal = 1.0 / hazards
         of_nodes: Array = np.bincount(nodes, hazards, len(tied))
         self.tied = np.divide(tied, of_nodes, out=np.zeros(len(tied)), where=of_nodes > 0)
@@ -52,7 +50,8 @@ class StratumInverse:
         total = of_nodes.sum()
         self.before, after = np.cumsum(of_nodes)[:-1] / total, np.cumsum(of_nodes[::-1])[-2::-1] / total
         both = self.before * after
-        largest = np.divide(1.0, RIDGE * total * both, out=np.zeros(len(both)), where=both > 0)
+        ridge = 1e-13  # curvature along the shift of some nodes against the others, beside that of samples on their own
+        largest = np.divide(1.0, ridge * total * both, out=np.zeros(len(both)), where=both > 0)
         self.steps = np.minimum(steps, largest)
         # Of two nodes the entry is that of the later one in the first plus that of the earlier one in the second.
         self.later = np.r_[np.cumsum((self.steps * after**2)[::-1])[::-1], 0.0]

@@ -28,7 +28,6 @@ from manykernels.objective.losses.curvature import Curvature, SampleCurvature
 from manykernels.validation.arrays import Array
 
 FLOOR = 0.1  # of the largest curvature, given to samples without any
-SMOOTHING_STEPS = 20  # in search of a smoothing of a given error
 
 
 class ScoreFunction(abc.ABC):
@@ -182,7 +181,8 @@ def smaller_smoothing(exact: Any, z: Array, mu: float | Array, goal: float) -> f
 
 def _smaller(exact: Any, z: Array, mu: float, goal: float) -> float:
     """Return a smoothing of all scores alike."""
-    for _ in range(SMOOTHING_STEPS):
+    smoothing_steps = 20  # in search of a smoothing of a given error
+    for _ in range(smoothing_steps):
         error = exact.smoothed(mu).error(z)
         if error <= goal:
             break

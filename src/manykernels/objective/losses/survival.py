@@ -57,7 +57,7 @@ def survival_array(event: ArrayLike, time: ArrayLike, strata: ArrayLike | None =
     array([( True, 3. ), (False, 5.5)], dtype=[('event', '?'), ('time', '<f8')])
     """
     names = ["event", "time"] if strata is None else ["event", "time", "stratum"]
-    checked = _checked(_booleans(event), _times(time), None if strata is None else _numbers(strata))
+    checked = _check_times(_booleans(event), _times(time), None if strata is None else _numbers(strata))
     return checked[names].astype([(name, FIELDS[name]) for name in names])
 
 
@@ -79,7 +79,7 @@ def check_survival(y: ArrayLike) -> Array:
     check_event_name(event)
     time = next(name for name in columns if name != event)
     numbers = None if strata is None else _numbers(strata)
-    return _checked(_booleans(columns[event]), _times(columns[time]), numbers)
+    return _check_times(_booleans(columns[event]), _times(columns[time]), numbers)
 
 
 def check_event_name(name: str, what: str = "The field") -> None:
@@ -114,7 +114,7 @@ def _columns(y: ArrayLike) -> dict[str, Array]:
     return {name: y[name] for name in y.dtype.names}
 
 
-def _checked(event: Array, time: Array, strata: Array | None) -> Array:
+def _check_times(event: Array, time: Array, strata: Array | None) -> Array:
     """Return the three as a single array."""
     lengths = {"event": len(event), "time": len(time)} | ({} if strata is None else {"strata": len(strata)})
     if len(set(lengths.values())) > 1:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.objective.regularizers.curve import Curve
-from manykernels.objective.regularizers.groups import PenaltyByGroup, Unpenalized, as_groups
+from manykernels.objective.regularizers.groups import PenaltyByGroup, Unpenalized, read_groups
 from manykernels.objective.regularizers.norms import BlockL1, BlockLq, ElasticNet, GroupElasticNet, Ridge
 from manykernels.objective.regularizers.tree import Tree
 from manykernels.objective.regularizers.weight_sets import ElasticNetBall, LpBall, Simplex
@@ -16,7 +16,7 @@ from manykernels.validation.parameters import PENALTY_NAMES, hint
 __all__ = [
     "COMPOSED", "REGULARIZERS", "BlockL1", "BlockLq", "Curve", "ElasticNet", "ElasticNetBall", "GroupElasticNet",
     "LpBall", "Penalty", "PenaltyByGroup", "Regularizer", "Ridge", "Simplex", "Tree", "check_penalty",
-    "get_regularizer", "parameters_of", "with_l1_ratio",
+    "get_regularizer", "parameters_of", "set_l1_ratio",
 ]  # fmt: skip
 
 REGULARIZERS: dict[str, type[Regularizer]] = {
@@ -60,7 +60,7 @@ def get_regularizer(regularizer: Penalty, strength: float | None = None, **param
     ElasticNet(strength=0.1, l1_ratio=0.9)
     """
     if isinstance(regularizer, Mapping):
-        return _by_group(regularizer, strength, params)
+        return _penalty_of_groups(regularizer, strength, params)
     if not isinstance(regularizer, str) and hasattr(regularizer, "dual_scale"):
         if params or strength not in (None, regularizer.strength):
             raise InvalidInputError(f"{regularizer!r} already has its strength and parameters; pass no others.")
@@ -75,7 +75,7 @@ def get_regularizer(regularizer: Penalty, strength: float | None = None, **param
         raise InvalidInputError(f"Regularizer {regularizer!r} does not take {sorted(params)}: {error}.") from error
 
 
-def _by_group(mapping: Mapping[Any, Any], strength: float | None, params: dict[str, Any]) -> PenaltyByGroup:
+def _penalty_of_groups(mapping: Mapping[Any, Any], strength: float | None, params: dict[str, Any]) -> PenaltyByGroup:
     """Return the penalty of a mapping; parameters go to all names that accept them."""
     if strength is None:
         raise InvalidInputError("A mapping of kernels to penalties needs a strength, for instance strength=1.0.")
@@ -90,7 +90,7 @@ def _by_group(mapping: Mapping[Any, Any], strength: float | None, params: dict[s
         else get_regularizer(part)
         for part in mapping.values()
     )
-    return PenaltyByGroup(strength, as_groups(mapping), tuple(parts))
+    return PenaltyByGroup(strength, read_groups(mapping), tuple(parts))
 
 
 def parameters_of(penalty: Penalty) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def parameters_of(penalty: Penalty) -> tuple[str, ...]:
     return tuple(field.name for field in fields(REGULARIZERS[penalty]) if field.init and field.name != "strength")
 
 
-def with_l1_ratio(penalty: Penalty, ratio: float) -> Penalty:
+def set_l1_ratio(penalty: Penalty, ratio: float) -> Penalty:
     """Return a penalty, or a mapping to penalties, with another mixture in all objects that have one.
 
     Parameters
@@ -128,11 +128,11 @@ def with_l1_ratio(penalty: Penalty, ratio: float) -> Penalty:
 
     Examples
     --------
-    >>> with_l1_ratio({"subject": "ridge", "*": ElasticNet(1.0)}, 0.9)
+    >>> set_l1_ratio({"subject": "ridge", "*": ElasticNet(1.0)}, 0.9)
     {'subject': 'ridge', '*': ElasticNet(strength=1.0, l1_ratio=0.9)}
     """
     if isinstance(penalty, Mapping):
-        return {key: None if part is None else with_l1_ratio(part, ratio) for key, part in penalty.items()}
+        return {key: None if part is None else set_l1_ratio(part, ratio) for key, part in penalty.items()}
     mixed: Any = penalty
     return replace(mixed, l1_ratio=ratio) if "l1_ratio" in getattr(penalty, "__dataclass_fields__", ()) else penalty
 
@@ -153,7 +153,7 @@ def check_penalty(penalty: object) -> None:
         for part in penalty.values():
             if part is not None:
                 check_penalty(part)
-        _by_group(penalty, 1.0, {})
+        _penalty_of_groups(penalty, 1.0, {})
     elif not hasattr(penalty, "dual_scale") and (not isinstance(penalty, str) or penalty not in REGULARIZERS):
         known = f"Known penalties: {', '.join(REGULARIZERS)}.{hint(penalty, REGULARIZERS, PENALTY_NAMES)}"
         raise InvalidInputError(f"Unknown penalty {penalty!r}. {known}")

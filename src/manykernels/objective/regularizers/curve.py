@@ -157,7 +157,7 @@ class Curve:
     def conjugate(self, u: Array) -> float:
         """Return ``Omega*(u)``, possibly infinite."""
         if self.dual_constraint:
-            return self._limited(np.asarray(u))
+            return self._conjugate_of_steep(np.asarray(u))
         excess = self._excess(u)
         with np.errstate(over="ignore"):
             if self.elastic:
@@ -172,7 +172,7 @@ class Curve:
         """Return ``(u - a)_+``."""
         return np.maximum(np.asarray(u) - self.linear, 0.0) if self.slanted else np.asarray(u, dtype=np.float64)
 
-    def _limited(self, u: Array) -> float:
+    def _conjugate_of_steep(self, u: Array) -> float:
         """Return the conjugate where some kernels have no ridge term."""
         limit = self.linear * (1.0 + OVERSHOOT)
         if self.uniform:

@@ -419,7 +419,7 @@ def _words(names: Sequence[str]) -> str:
     return f"There are {listed(map(repr, names[:8]), len(names))}."
 
 
-def as_groups(mapping: Mapping[Any, Any]) -> tuple[Any, ...]:
+def read_groups(mapping: Mapping[Any, Any]) -> tuple[Any, ...]:
     """Return the keys of a mapping of kernels, or raise an error for invalid keys."""
     for key in mapping:
         parts = key if isinstance(key, tuple) else (key,)

@@ -18,10 +18,8 @@ from manykernels.objective.regularizers.base import Regularizer
 from manykernels.objective.regularizers.curve import Curve
 from manykernels.validation.arrays import Array, check_nonnegative_vector, check_positive, check_vector
 
-START_POWER = 0.8  # between theta ~ t of the simplex and theta ~ t^(2/3) of the 2-norm ball
 MOST_STEPS = 60
 MOST_DOUBLINGS = 16  # of a bracket of logarithms: the range of float64 takes eight
-LAST_STEP = 1e-7  # change of the logarithms after which the next one would be below rounding
 
 
 def elastic_net_scale(theta: Array, eta: float) -> float:
@@ -197,11 +195,13 @@ def _reciprocals(log_t: Array, eta: float) -> Array:
     A step changes ``log theta`` by ``(r + d) / g'`` with ``r`` the residuals, ``g'`` the slopes of the left sides and
     ``d`` the change of ``log nu``, which makes the linearized constraint hold.
     """
-    theta = np.exp(START_POWER * log_t)
+    start_power = 0.8  # between theta ~ t of the simplex and theta ~ t^(2/3) of the 2-norm ball
+    theta = np.exp(start_power * log_t)
     theta /= elastic_net_scale(theta, eta)
     right = 2.0 * log_t
     log_nu = float(2.0 * np.log(theta.max()) + np.log(eta + 2.0 * (1.0 - eta) * theta.max()))
     log_theta = np.log(theta)
+    last_step = 1e-7  # change of the logarithms after which the next one would be below rounding
     for _ in range(MOST_STEPS):
         quadratic = 2.0 * (1.0 - eta) * theta
         linear = eta + quadratic
@@ -214,7 +214,7 @@ def _reciprocals(log_t: Array, eta: float) -> Array:
         log_nu += shift
         log_theta += change
         theta = np.exp(log_theta)
-        if np.abs(change).max() <= LAST_STEP:
+        if np.abs(change).max() <= last_step:
             break
     return theta
 

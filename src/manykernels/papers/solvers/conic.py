@@ -27,11 +27,8 @@ from manykernels.solvers.run import check_deadline, seconds_left
 from manykernels.solvers.solution import Model, Status
 from manykernels.validation.arrays import Array
 
-NEAR_AN_END = (1e-4, 1e-6, 1e-8)  # distances, relative to the largest coefficient, that may count as none
-SMALLEST_SINGULAR = 1e-15  # relative to the largest one
 
-
-def with_best_intercept(problem: Problem, rho: Array, d: Array) -> Model:
+def add_best_intercept(problem: Problem, rho: Array, d: Array) -> Model:
     """Return the model of the coefficients and weights with the optimal intercept."""
     if not problem.fit_intercept:
         return rho, d, 0.0
@@ -52,7 +49,8 @@ def refinements(problem: Problem, rho: Array, d: Array) -> Iterator[Array]:
     if not loss.piecewise_linear or not d.any():
         return
     gram = problem.stack.combine(d)
-    for distance in NEAR_AN_END:
+    near_an_end = (1e-4, 1e-6, 1e-8)  # distances, relative to the largest coefficient, that may count as none
+    for distance in near_an_end:
         yield _refined(problem, gram, feasible, distance * float(np.abs(feasible).max()))
 
 
@@ -71,12 +69,13 @@ def _refined(problem: Problem, gram: Array, rho: Array, distance: float) -> Arra
 def _solved(matrix: Array, right: Array, total: float, border: bool) -> Array:
     """Return the smallest ``x`` with ``matrix x + b = right`` for some b and ``sum x = total``; no b without border."""
     size = right.size
+    smallest_singular = 1e-15  # relative to the largest one
     if not border:
-        return lstsq(matrix, right, cond=SMALLEST_SINGULAR)[0] if size else right
+        return lstsq(matrix, right, cond=smallest_singular)[0] if size else right
     scale = float(matrix.diagonal().max(initial=0.0)) or 1.0
     bordered = np.full((size + 1, size + 1), scale)
     bordered[:size, :size], bordered[size, size] = matrix, 0.0
-    return lstsq(bordered, np.append(right, scale * total), cond=SMALLEST_SINGULAR)[0][:size]
+    return lstsq(bordered, np.append(right, scale * total), cond=smallest_singular)[0][:size]
 
 
 def import_clarabel() -> Any:
@@ -155,9 +154,6 @@ class ConeProgram:
 
 
 # The dual problem written as a cone program in the dual coefficients.
-
-
-SMALLEST_EIGENVALUE = 1e-15  # relative to the largest one of the kernel: anything below is rounding
 
 
 @dataclass
@@ -301,7 +297,8 @@ def _factor(kernel: Array) -> Array:
     """Return ``L`` of shape (N, rank) with ``K = L L'`` and orthogonal columns; none for a zero kernel."""
     check_deadline()
     values, vectors = eigh(kernel)
-    kept = values > SMALLEST_EIGENVALUE * max(float(values[-1]), np.finfo(np.float64).tiny)
+    smallest_eigenvalue = 1e-15  # relative to the largest one of the kernel: anything below is rounding
+    kept = values > smallest_eigenvalue * max(float(values[-1]), np.finfo(np.float64).tiny)
     return vectors[:, kept] * np.sqrt(values[kept])
 
 
@@ -315,9 +312,6 @@ LADDER: tuple[dict[str, Any], ...] = (
     {"tolerance": 1e-8},
 )
 MOST_STEPS = 300
-CLOSEST_LEARNER = 1e-12  # relative gap of a learner at the weights found, where the answer itself is not certified
-PRUNING_COST = 1.1  # factor on the gap that zeros may bring where it is above tol
-PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
 
 
 @dataclass
@@ -400,7 +394,8 @@ class Conic(Solver):
         rho, d, _ = state.model
         if state.attempts == 0:  # out of time
             return state.model
-        tol = PRUNING_TOLERANCE * self.tol
+        pruning_tolerance = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
+        tol = pruning_tolerance * self.tol
         models = [sparsest(problem, candidate, d, tol) for candidate in refinements(problem, rho, d)]
         gaps = [problem.certificate(*model).relative_gap for model in models]
         best = models[int(np.argmin(gaps))]
@@ -417,7 +412,8 @@ def _refitted(problem: Problem, model: Model, gap: float) -> Model:
     Scores may be 1e6 times more sensitive than the dual value, which is all that the program minimizes.
     """
     d = model[1]
-    fit = fit_learner(problem, problem.stack.combine(d), tol=CLOSEST_LEARNER)
+    closest_learner = 1e-12  # relative gap of a learner at the weights found, where the answer itself is not certified
+    fit = fit_learner(problem, problem.stack.combine(d), tol=closest_learner)
     return (fit.rho, d, fit.b) if problem.certificate(fit.rho, d, fit.b).relative_gap < gap else model
 
 
@@ -426,13 +422,14 @@ def sparsest(problem: Problem, rho: Array, d: Array, tol: float) -> Model:
 
     The three: no kernel at all, the kernels not inactive, every kernel.
     """
-    full = with_best_intercept(problem, rho, d)
+    full = add_best_intercept(problem, rho, d)
     if not problem.regularizer.sparse:
         return full
     primal, dual = problem.primal(*full), problem.dual(rho)
-    allowed = dual + max(tol * max(abs(primal), problem.tiny), PRUNING_COST * (primal - dual))
+    pruning_cost = 1.1  # factor on the gap that zeros may bring where it is above tol
+    allowed = dual + max(tol * max(abs(primal), problem.tiny), pruning_cost * (primal - dual))
     for weights in (np.zeros_like(d), np.where(_inactive(problem, rho, d), 0.0, d)):
-        model = with_best_intercept(problem, rho, weights)
+        model = add_best_intercept(problem, rho, weights)
         if problem.primal(*model) <= allowed:
             return model
     return full

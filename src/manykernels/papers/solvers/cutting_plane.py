@@ -20,7 +20,7 @@ from scipy.optimize import OptimizeResult, linprog
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
-from manykernels.papers.solvers.conic import ConeProgram, import_clarabel, refinements, with_best_intercept
+from manykernels.papers.solvers.conic import ConeProgram, add_best_intercept, import_clarabel, refinements
 from manykernels.papers.solvers.simplex_point import (
     ACCURACY,
     CUT_ROUNDING,
@@ -198,7 +198,7 @@ class CuttingPlane(SimplexMethod):
     alternate: bool = True
 
     @property
-    def as_published(self) -> bool:
+    def is_published(self) -> bool:
         return not self.alternate
 
     @abstractmethod
@@ -241,7 +241,7 @@ class CuttingPlane(SimplexMethod):
         if state.best.relative_gap <= self.tol:
             return state.best.model()
         d = kernel_weights(problem, state.best.theta)
-        averages = [with_best_intercept(problem, rho, d) for rho in refinements(problem, state.minimum.rho, d)]
+        averages = [add_best_intercept(problem, rho, d) for rho in refinements(problem, state.minimum.rho, d)]
         return min([state.best.model(), *averages], key=lambda model: problem.certificate(*model).relative_gap)
 
 

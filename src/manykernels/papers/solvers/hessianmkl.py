@@ -99,11 +99,6 @@ def _move_toward(x: Array, target: Array, free: Array) -> tuple[Array, Array, bo
     return moved, kept, True
 
 
-OFF_THE_ENDS = 1e-10  # of the largest coefficient: how far inside its box a coefficient must be to be free
-JITTER = 1e-12  # of the mean diagonal of the combined kernel, added for piecewise linear losses
-SLOPE_REVERSED = 0.9  # a full step is taken if the slope at its end is at most this part of the first, of either sign
-
-
 @dataclass
 class _State:
     point: SimplexPoint
@@ -157,7 +152,9 @@ class HessianMKL(SimplexMethod):
         if not slope < 0:
             return
         end = point.moved(target, self.tol)
-        if float(end.slopes @ direction) > -SLOPE_REVERSED * slope:
+        # a full step is taken if the slope at its end is at most this part of the first, of either sign
+        slope_reversed = 0.9
+        if float(end.slopes @ direction) > -slope_reversed * slope:
             end = search_line(point, direction, 1.0, end, self.tol)
         state.point = replace(end, steps=end.steps + 1)
 
@@ -171,7 +168,8 @@ def weight_hessian(point: SimplexPoint) -> Array:
     if not free.any():
         return np.zeros((problem.n_kernels, problem.n_kernels))
     matrix = problem.stack.combine(kernel_weights(problem, point.theta))[np.ix_(free, free)]
-    matrix[np.diag_indices_from(matrix)] += flexibility[free] + JITTER * matrix.diagonal().mean()
+    jitter = 1e-12  # of the mean diagonal of the combined kernel, added for piecewise linear losses
+    matrix[np.diag_indices_from(matrix)] += flexibility[free] + jitter * matrix.diagonal().mean()
     system = NewtonSystem(matrix, problem.fit_intercept)
     hessian = products @ system.solve_each(products).T
     return (hessian + hessian.T) / 2
@@ -189,7 +187,8 @@ def _flexibility(problem: Problem, rho: Array, scores: Array) -> tuple[Array, Ar
         free = curvature > np.finfo(np.float64).tiny
         return 1.0 / np.where(free, curvature, 1.0), free
     low, high = problem.dual_box
-    distance = OFF_THE_ENDS * float(np.abs(rho).max())
+    off_the_ends = 1e-10  # of the largest coefficient: how far inside its box a coefficient must be to be free
+    distance = off_the_ends * float(np.abs(rho).max())
     free = (rho - low > distance) & (high - rho > distance)
     if loss.kink > 0:
         free &= np.abs(rho) > distance

@@ -15,10 +15,6 @@ from manykernels.papers.solvers.simplex_point import SimplexMethod, SimplexPoint
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 
-SLOPE_ROUNDING = 1e-13
-WORTH_CERTIFYING = 0.9  # a certificate costs a pass: only for gaps that shrank by as much
-MOST_IDLE = 30  # iterations without one, after which each is certified, so that no progress counts as stalled
-
 
 @dataclass
 class _State:
@@ -75,7 +71,7 @@ class SimpleMKL(SimplexMethod):
     name: ClassVar[str] = "simplemkl"
 
     @property
-    def as_published(self) -> bool:
+    def is_published(self) -> bool:
         return not self.conjugate
 
     def initialize(self, problem: Problem, start: Model) -> _State:
@@ -93,9 +89,12 @@ class SimpleMKL(SimplexMethod):
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
         """Certify after the estimated gap has shrunk."""
         gap = state.point.relative_gap
-        if gap > self.tol and gap > WORTH_CERTIFYING * state.best_gap and state.direction.any():
+        worth_certifying = 0.9  # a certificate costs a pass: only for gaps that shrank by as much
+        if gap > self.tol and gap > worth_certifying * state.best_gap and state.direction.any():
             state.idle += 1
-            return self.conjugate and state.idle > MOST_IDLE
+            # iterations without one, after which each is certified, so that no progress counts as stalled
+            most_idle = 30
+            return self.conjugate and state.idle > most_idle
         state.idle = 0
         state.best_gap = min(gap, state.best_gap)
         return True
@@ -130,7 +129,8 @@ class SimpleMKL(SimplexMethod):
 def reduced_direction(theta: Array, slopes: Array, pivot: int) -> Array:
     """Return the negative reduced gradient: a descent direction of zero sum for ``J``."""
     direction = slopes[pivot] - slopes
-    direction[np.abs(direction) <= SLOPE_ROUNDING * np.abs(slopes).max()] = 0.0
+    slope_rounding = 1e-13
+    direction[np.abs(direction) <= slope_rounding * np.abs(slopes).max()] = 0.0
     direction[(theta == 0) & (direction < 0)] = 0.0
     direction[pivot] = 0.0
     direction[pivot] = -direction.sum()

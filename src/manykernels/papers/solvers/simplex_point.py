@@ -32,13 +32,9 @@ from manykernels.validation.arrays import Array
 
 # Learners
 LEARNER_SHARE = 1e-6
-FINEST_LEARNER = 1e-12
 
 # Line search
 VALUE_ROUNDING = 1e-11
-SLOPE_LEFT = 0.1  # share of the slope at the start of a line search that may be left at its end
-MOST_TRIALS = 40
-SHORTEST_CUT = 0.01  # share of the bracket that a trial cuts off at least
 
 # Cutting planes
 WORTH_CERTIFYING = 0.5  # a certificate costs passes: only for gaps that shrank by as much
@@ -74,7 +70,8 @@ class SimplexPoint:
         """Fit the learner at ``theta``, starting from a previous point."""
         warm, steps = (None, 0) if previous is None else (previous.fit, previous.steps)
         gram = problem.stack.combine(kernel_weights(problem, theta))
-        fit = fit_learner(problem, gram, warm=warm, tol=max(FINEST_LEARNER, LEARNER_SHARE * tol))
+        finest_learner = 1e-12
+        fit = fit_learner(problem, gram, warm=warm, tol=max(finest_learner, LEARNER_SHARE * tol))
         return cls(problem, theta, fit, steps + fit.steps)
 
     def moved(self, theta: Array, tol: float) -> SimplexPoint:
@@ -143,14 +140,14 @@ class SimplexMethod(Solver[AtPoint]):
     attainable_gap: ClassVar[float] = 1e-6
 
     @property
-    def as_published(self) -> bool:
+    def is_published(self) -> bool:
         """Whether the plain published method is requested, with the original stopping point."""
         return False
 
     @property
     def fallback_statuses(self) -> tuple[Status, ...]:
         """Statuses of failure that lead to a fallback, unless the published method is requested."""
-        return () if self.as_published else BROKEN
+        return () if self.is_published else BROKEN
 
     def first_point(self, problem: Problem, start: Model) -> SimplexPoint:
         """Return the learner at the weights of a model, or at equal weights."""
@@ -177,8 +174,10 @@ def search_line(point: SimplexPoint, direction: Array, length: float, end: Simpl
     ``J`` is convex, so the slope is increasing: the root is found by regula falsi with the Illinois rule.
     """
     bracket = _Bracket(0.0, length, float(point.slopes @ direction), float(end.slopes @ direction))
-    enough, best, current = SLOPE_LEFT * abs(bracket.slope_low), point, end
-    for _ in range(MOST_TRIALS):
+    slope_left = 0.1  # share of the slope at the start of a line search that may be left at its end
+    enough, best, current = slope_left * abs(bracket.slope_low), point, end
+    most_trials = 40
+    for _ in range(most_trials):
         step = bracket.trial()
         current = current.moved(stepped(point.theta, step * direction), tol)
         slope = float(current.slopes @ direction)
@@ -204,7 +203,8 @@ class _Bracket:
         """Return where the secant crosses zero, well inside; the middle if the slopes do not bracket."""
         rise = self.slope_high - self.slope_low
         share = -self.slope_low / rise if rise > 0 else 0.5
-        return self.low + min(max(share, SHORTEST_CUT), 1.0 - SHORTEST_CUT) * (self.high - self.low)
+        shortest_cut = 0.01  # share of the bracket that a trial cuts off at least
+        return self.low + min(max(share, shortest_cut), 1.0 - shortest_cut) * (self.high - self.low)
 
     def shrink(self, step: float, slope: float) -> None:
         """Move an end; halve the slope at the other end if kept twice in a row (Illinois)."""

@@ -161,7 +161,7 @@ class SupportKernelMachine(Solver):
             )
 
     @property
-    def _as_printed(self) -> bool:
+    def _follows_paper(self) -> bool:
         """Whether stages are solved as the paper has it."""
         return not self.newton and not self.rescale and self.epsilons is not None
 
@@ -254,7 +254,7 @@ class SupportKernelMachine(Solver):
         descent.shrink_box((1.0 - state.kappa) ** 2 if self.rescale else 1.0)
         violation = descent.minimize(skm_descent.NO_CENTER, state.kappa, tol, most)
         rounds = 1
-        while self._as_printed and violation > tol and rounds < skm_descent.MOST_ROUNDS:  # at most MOST_ROUNDS
+        while self._follows_paper and violation > tol and rounds < skm_descent.MOST_ROUNDS:  # at most MOST_ROUNDS
             check_deadline()
             violation = descent.minimize(skm_descent.NO_CENTER, state.kappa, tol, most)
             rounds += 1
@@ -269,7 +269,7 @@ class SupportKernelMachine(Solver):
 
     def _tolerance(self, problem: Problem, state: _State) -> float:
         """Return the stopping violation, a part of the smoothing in the gap."""
-        if self._as_printed:
+        if self._follows_paper:
             assert self.epsilons is not None
             return self.epsilons[1]  # eps2 / 2 is half of what the interval is missed by
         share = skm_descent.VIOLATION_SHARE * self.tol

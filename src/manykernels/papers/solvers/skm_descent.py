@@ -230,8 +230,6 @@ WORTH_DROPPING = 0.5  # share of the working set below which a smaller one pays 
 # Descent
 NEWTON_ACCURACY = 1e-12  # of the derivative along a Newton direction
 PATIENCE = 8  # Newton steps without any progress: the support of the weights may change a few times
-PROXIMAL = 1e-13  # of the mean diagonal, for the directions that no kernel sees
-LONGEST_PERIOD = 1000  # steps between two looks at what can be left out
 
 
 NO_CENTER = np.zeros(0)
@@ -308,7 +306,8 @@ class Descent:
         """Take up to ``most`` steps; return the violation of all samples at the end."""
         everything = np.arange(self.rho.size)
         active, shrinking = everything, self.shrinking
-        period = min(self.rho.size, LONGEST_PERIOD)
+        longest_period = 1000  # steps between two looks at what can be left out
+        period = min(self.rho.size, longest_period)
         grad = self.weights(center, constant)[1]
         end = self.steps + most
         while True:  # at most `most` steps
@@ -398,7 +397,8 @@ class Descent:
             matrix = matrix[:-1, :-1] - matrix[-1:, :-1] - matrix[:-1, -1:] + matrix[-1, -1]
             rows, grad = rows[:, :-1] - rows[:, -1:], grad[:-1] - grad[-1]
         add_rank_update(matrix, rows - rows.mean(axis=0), np.full(support.size, sigma))
-        matrix[np.diag_indices_from(matrix)] += max(PROXIMAL * matrix.trace() / grad.size, np.finfo(float).tiny)
+        proximal = 1e-13  # of the mean diagonal, for the directions that no kernel sees
+        matrix[np.diag_indices_from(matrix)] += max(proximal * matrix.trace() / grad.size, np.finfo(float).tiny)
         solved = NewtonSystem(matrix, border=False).solve(-grad, 0.0)[0]
         self.newton_steps += 1
         direction = np.zeros(self.rho.size)

@@ -19,7 +19,7 @@ from manykernels.grams.base import CHUNK_BYTES
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Certificate, Problem
 from manykernels.papers.solvers import online_steps
-from manykernels.papers.solvers.conic import refinements, with_best_intercept
+from manykernels.papers.solvers.conic import add_best_intercept, refinements
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.linear_systems import shortest_combination
@@ -34,15 +34,9 @@ from manykernels.validation.arrays import Array, check_choice, check_count
 # Epochs
 WORTH_CERTIFYING = 0.5  # a certificate costs a pass: only for gaps that shrank by as much
 FIRST_REFINEMENT = 50  # epochs without success before it is tried
-RARELY = 100  # epochs after which not every one is looked at
-CLEAR_PROGRESS = 0.5  # of the smallest gap so far: an epoch that stays above it was idle
-MOST_IDLE = 500  # epochs after which each gap is certified, so that a run without any progress counts as stalled
-LATER = 1.5  # factor between the epochs of two trials
 
 # Learners
 FIRST_MEMORY, LAST_MEMORY = 5, 25  # epochs that are extrapolated together, one more each time
-FEWEST_COLUMNS = 2  # at hand: a sample and its partner
-INTERIOR = 1e-12  # distance of a starting point to the ends of an entropic box, relative to its width
 
 
 # What the online solvers hold between updates: dual coefficients, their products, and the order of the samples.
@@ -108,7 +102,8 @@ class OnlineLearner(ABC):
         feasible = np.array(self.problem.feasible_dual(rho))
         if not self.samples.entropic:
             return feasible
-        margin = INTERIOR * (self.samples.hi - self.samples.lo)
+        interior = 1e-12  # distance of a starting point to the ends of an entropic box, relative to its width
+        margin = interior * (self.samples.hi - self.samples.lo)
         return np.clip(feasible, self.samples.lo + margin, self.samples.hi - margin)
 
     def placed(self, rho: Array) -> online_steps.DualPoint:
@@ -126,7 +121,8 @@ class OnlineLearner(ABC):
 
     def columns(self, order: Array) -> Iterator[tuple[Array, Array]]:
         """Yield chunks of the order with their columns of all kernels (M, c, N), of at most about 4 MB."""
-        size = max(FEWEST_COLUMNS, CHUNK_BYTES // (8 * self.problem.n_kernels * self.problem.n_samples))
+        fewest_columns = 2  # at hand: a sample and its partner
+        size = max(fewest_columns, CHUNK_BYTES // (8 * self.problem.n_kernels * self.problem.n_samples))
         while order.size:
             order = self.worth_updating(order)
             chosen, order = order[:size], order[size:]
@@ -330,7 +326,8 @@ class OnlineSolver(Solver):
         state.learner.epoch()
         state.epochs += 1
         if state.epochs >= state.next_refinement:
-            state.next_refinement = int(LATER * state.epochs)
+            later = 1.5  # factor between the epochs of two trials
+            state.next_refinement = int(later * state.epochs)
             self._refine(problem, state)
 
     def _refine(self, problem: Problem, state: OnlineState) -> None:
@@ -339,20 +336,24 @@ class OnlineSolver(Solver):
             return
         rho, d, _ = state.learner.model(state.learner.measure())
         for proposal in refinements(problem, rho, d):
-            model = with_best_intercept(problem, proposal, d)
+            model = add_best_intercept(problem, proposal, d)
             gap = problem.certificate(*model).relative_gap
             if gap < state.refined_gap:
                 state.refined, state.refined_gap = model, gap
 
     def worth_certifying(self, problem: Problem, state: OnlineState) -> bool:
         """Certify once the estimated gap is small enough, has halved, or has stalled."""
-        if state.learner.moving and state.epochs % (1 + state.epochs // RARELY):
+        rarely = 100  # epochs after which not every one is looked at
+        if state.learner.moving and state.epochs % (1 + state.epochs // rarely):
             return False
         state.measure = state.learner.measure()
         gap = state.gap
-        if gap < CLEAR_PROGRESS * state.best_gap:
+        clear_progress = 0.5  # of the smallest gap so far: an epoch that stays above it was idle
+        if gap < clear_progress * state.best_gap:
             state.best_gap, state.best_epoch = gap, state.epochs
-        if self.step_rule == "implicit" and state.epochs - state.best_epoch > MOST_IDLE:
+        # epochs after which each gap is certified, so that a run without any progress counts as stalled
+        most_idle = 500
+        if self.step_rule == "implicit" and state.epochs - state.best_epoch > most_idle:
             return True
         if state.learner.moving and self.tol < gap and gap > WORTH_CERTIFYING * state.certified_gap:
             return False

@@ -105,7 +105,7 @@ class GroupPenalty:
                 sizes[m] = polar_norm(G, g[self.starts[m] : self.starts[m + 1]])
         return sizes
 
-    def in_cones(self, v: Array) -> Array:
+    def project_groups(self, v: Array) -> Array:
         """Return ``v`` with every group projected on the cone: rounding leaves steps outside."""
         out = v.copy()
         for m, G in enumerate(self.cones):

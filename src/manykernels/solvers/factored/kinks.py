@@ -27,7 +27,7 @@ import numpy as np
 
 from manykernels.objective.losses.curvature import SampleCurvature
 from manykernels.objective.problem import Problem
-from manykernels.solvers.factored.newton import NEWTON_STEPS, NewtonFit, first_rows, without_hessian
+from manykernels.solvers.factored.newton import NEWTON_STEPS, NewtonFit, avoids_hessian, first_rows
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.quadratic_bins import rounded_products
 from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
@@ -49,7 +49,7 @@ def takes_interior(objective: FactoredObjective) -> bool:
     problem, rows = objective.problem, first_rows(objective)
     if problem.loss.smooth or not isinstance(problem.y, np.ndarray) or rows < problem.n_samples:
         return False
-    if without_hessian(objective) or descends(objective, SampleCurvature(problem.weight), rows):
+    if avoids_hessian(objective) or descends(objective, SampleCurvature(problem.weight), rows):
         return False
     # On 1,000 to 20,000 rows a step took as long as this many products of a Hessian, beside its own.
     base = 6e7 + 3e7 * objective.n_outputs

@@ -84,7 +84,7 @@ def minimize(
         # error of a fifth: steps that gain less have other reasons.
         most = min(most, max(SAMPLE_ROWS, SAMPLE_PER_RANK * objective.rank))
     hessians = Hessians(first_rows(objective), tol=tol)
-    gap, value, best, begun = np.inf, np.inf, -np.inf, max_steps > 0 and _begun(objective, point, hessians)
+    gap, value, best, begun = np.inf, np.inf, -np.inf, max_steps > 0 and _take_first_step(objective, point, hessians)
     for step in range(int(begun), max_steps + 1):
         slopes = objective.settle_intercept(point)
         rho = objective.balanced(-slopes)
@@ -123,7 +123,7 @@ def minimize(
     return NewtonFit(point, slopes, gap, step, *dual)
 
 
-def _begun(objective: FactoredObjective, point: Point, hessians: Hessians) -> bool:
+def _take_first_step(objective: FactoredObjective, point: Point, hessians: Hessians) -> bool:
     """Take the first step before the gap is known, for sweeps without products of all factors.
 
     The gap would say first whether curvatures are those of the point, which does not matter where constant.
@@ -142,13 +142,13 @@ def first_rows(objective: FactoredObjective) -> int:
     return min(objective.problem.n_samples, max(SAMPLE_ROWS, SAMPLE_PER_RANK * objective.rank // objective.n_outputs))
 
 
-def without_hessian(objective: FactoredObjective) -> bool:
+def avoids_hessian(objective: FactoredObjective) -> bool:
     """Whether a Hessian would be too large, or cost too much."""
     work = first_rows(objective) * objective.products
     return objective.matrix_free or objective.order > RANK_LIMIT or work > 6e10
 
 
-def in_bins(objective: FactoredObjective, rows: int) -> bool:
+def prefers_bins(objective: FactoredObjective, rows: int) -> bool:
     """Return True if sweeps over rows in bins take fewer products than a Hessian summed over so many rows."""
     return rounded_products(objective) < rows * objective.products
 
@@ -230,6 +230,6 @@ def kind_of(objective: FactoredObjective, curvature: Curvature, hessians: Hessia
     """Return the kind of quadratic for the next step."""
     if hessians.descending and descends(objective, curvature, first_rows(objective), hessians.sweeps):
         return RowQuadratic
-    if hessians.descending and in_bins(objective, hessians.rows):
+    if hessians.descending and prefers_bins(objective, hessians.rows):
         return BinQuadratic
-    return ProductQuadratic if without_hessian(objective) else FormedQuadratic
+    return ProductQuadratic if avoids_hessian(objective) else FormedQuadratic

@@ -26,7 +26,6 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.group_penalty import GroupPenalty, places_of
 from manykernels.validation.arrays import Array, read_only
 
-NO_CURVATURE = 50.0  # roundings of the largest eigenvalue of a kernel: below them, another one is given so much
 NO_BASES = np.zeros((0, 0)), np.zeros((0, 0, 0))
 
 
@@ -124,7 +123,8 @@ class KnownCurvature:
             size = max(2 * old, old + len(kernels))
             self.bases = np.zeros((size, most)), np.zeros((size, most, most))
             self.bases[0][:old, :width], self.bases[1][:old, :width, :width] = values[:old], vectors[:old]
-        least = NO_CURVATURE * float(np.finfo(Z.dtype).eps)
+        no_curvature = 50.0  # roundings of the largest eigenvalue of a kernel: below them, another one is given so much
+        least = no_curvature * float(np.finfo(Z.dtype).eps)
         for rank in np.unique(ranks).tolist():
             own = np.flatnonzero(ranks == rank)
             grams, sums = np.empty((len(own), rank, rank)), np.empty((len(own), rank))
@@ -136,7 +136,7 @@ class KnownCurvature:
             self.bases[1][old + own, :rank, :rank] = turns
         self.slots.update(zip(kernels.tolist(), range(old, old + len(kernels)), strict=True))
 
-    def in_single(self, columns: Array, places: Array) -> Array:
+    def single_columns(self, columns: Array, places: Array) -> Array:
         """Return columns of a table (P, N) in single precision in place, for used columns only.
 
         Memory is taken as they are written.
@@ -346,7 +346,7 @@ class FactoredObjective:
         own = self.in_place
         if own is None or not self.known.single:
             return self
-        columns = self.known.in_single(own.columns, own.places)
+        columns = self.known.single_columns(own.columns, own.places)
         factors: Any = ColumnFactors(columns, own.kernels, own.firsts, own.ranks, own.roots)
         return FactoredObjective(self.problem, [factors], self.mu, self.center)
 

@@ -24,11 +24,8 @@ from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.linear_systems import shortest_combination
 from manykernels.validation.arrays import Array
 
-REMEMBERED = 5  # positions that are combined
 NOTHING = np.zeros(0)
-SLOW_FALL = 0.25  # of the squared move of a sweep: the next one that leaves more is combined with those before
 LINE_TOL = 0.1  # of the first slope on a line, below which a slope ends the search
-NO_SHIFT = 1e-5  # of the largest sum of curvatures, below which intercepts are left as they are
 JUST_AHEAD = 1e-9  # of a step: groups that leave zero have a slope there
 
 
@@ -122,10 +119,12 @@ class Quadratic(abc.ABC):
         Returns the number of sweeps, whether the gap seems small enough, and whether that ended before the last sweep.
         """
         past, largest, last, everything = list[tuple[Array, Position]](), 0.0, np.inf, True
+        remembered = 5  # positions that are combined
+        slow_fall = 0.25  # of the squared move of a sweep: the next one that leaves more is combined with those before
         for number in range(1, self.most_sweeps + 1):
             before = at.v.copy()
             moved, gap = self.sweep(at, everything)
-            slow, last, largest, enough = moved > SLOW_FALL * last, moved, max(largest, moved), gap <= tol
+            slow, last, largest, enough = moved > slow_fall * last, moved, max(largest, moved), gap <= tol
             small = enough or moved <= last_move**2 * largest
             if everything and small:
                 return number, enough, True
@@ -136,7 +135,7 @@ class Quadratic(abc.ABC):
                 if number % self.sweeps_apart == 0 and self.step_jointly(at, tol):
                     return number, True, False
             elif slow:
-                past = [*past[1 - REMEMBERED :], (at.v - before, at.copy())]
+                past = [*past[1 - remembered :], (at.v - before, at.copy())]
                 if len(past) > 1:
                     self.advance(at, combined_step(past))
         return self.most_sweeps, enough, False
@@ -187,4 +186,5 @@ def inverse_of_shifts(curvatures: Array) -> Array:
     """Return pseudo-inverses of curvatures in shifts of all scores, (blocks, outputs, outputs)."""
     if curvatures.shape[1] == 1:
         return np.divide(1.0, curvatures, out=np.zeros_like(curvatures), where=curvatures > 0)
-    return np.asarray(np.linalg.pinv(curvatures, rcond=NO_SHIFT, hermitian=True))
+    no_shift = 1e-5  # of the largest sum of curvatures, below which intercepts are left as they are
+    return np.asarray(np.linalg.pinv(curvatures, rcond=no_shift, hermitian=True))

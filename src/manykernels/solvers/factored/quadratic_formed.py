@@ -388,7 +388,7 @@ class FormedQuadratic(Quadratic):
             self.penalty = replace(self.penalty, outside=outside)
         at = Position(self._rotate(v), self._rotate(gradient), NOTHING, 0.0)
         self.minimize(at, tol * self._violation(at.v, at.slopes))
-        return self.penalty.in_cones(self._rotate(at.v, back=True)), self._rotate(at.slopes, back=True)
+        return self.penalty.project_groups(self._rotate(at.v, back=True)), self._rotate(at.slopes, back=True)
 
     def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
         """Let all groups take some turns; return the violation in place of a gap."""

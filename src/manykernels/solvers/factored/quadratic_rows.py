@@ -218,7 +218,7 @@ def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
     operators: Any = objective.operators
     known, own = objective.known, objective.in_place
     if own is not None:
-        return known.in_single(own.columns, own.places) if known.single else own.columns, own.firsts, own.roots
+        return known.single_columns(own.columns, own.places) if known.single else own.columns, own.firsts, own.roots
     starts = objective.penalty.starts // objective.n_outputs
     Z = np.empty((starts[-1], objective.problem.n_samples), dtype=np.float32 if known.single else np.float64)
     for operator, low, high in zip(operators, starts[:-1], starts[1:], strict=True):

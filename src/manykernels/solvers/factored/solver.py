@@ -66,12 +66,10 @@ def advice_on_factors(problem: Problem, state: State, tol: float) -> str:
     )
 
 
-TERMS = 4.0  # roundings of a term, in units of the last place
 DECIDED = (Status.CONVERGED, Status.STALLED, Status.NUMERICAL_ERROR)  # by numbers, not by limits
-ROUNDS_WITHOUT_GAIN = 30  # of certificates; the working set itself knows earlier when it is stuck
 
 
-def certified_model(problem: Problem, state: State, passes: float) -> Solution:
+def certify_model(problem: Problem, state: State, passes: float) -> Solution:
     """Return the result of a round, with an independent copy of the state."""
     point = replace(state.point, v=state.point.v.copy(), z=state.point.z.copy())
     copied, best = replace(state, point=point, rounds=list(state.rounds)), state.best
@@ -209,12 +207,12 @@ class FactoredNewton(Solver):
 
     def extract(self, problem: Problem, state: Any) -> Model:
         """Return the dual coefficients, weights and intercept of the state."""
-        model = certified_model(problem, next(state), 0.0)
+        model = certify_model(problem, next(state), 0.0)
         return model.dual_coef, model.kernel_weights, model.intercept
 
     @property
     def patience(self) -> float:
-        return ROUNDS_WITHOUT_GAIN
+        return 30  # certificates without gain; the working set itself knows earlier when it is stuck
 
     def _solve_apart(self, problem: Problem, warm_start: Solution | None) -> Solution:
         run: Run[Solution] = Run(self._limits, f"Solver '{self.name}'")
@@ -223,7 +221,7 @@ class FactoredNewton(Solver):
             before = problem.stack.counters.passes
 
             def certified(state: State) -> Solution:
-                return certified_model(work.problem, state, problem.stack.counters.passes - before)
+                return certify_model(work.problem, state, problem.stack.counters.passes - before)
 
             start = getattr(warm_start.functions, "start", None) if warm_start is not None else None
 
@@ -234,14 +232,14 @@ class FactoredNewton(Solver):
         """Return the best model of a run, with the functions, and the obstacle to a smaller gap."""
         proved, held = work.proved, run.best.state.best
         if proved is not None and held is not None and proved.value > held.value:  # by a round after that of the model
-            run.prove(certified_model(work.problem, replace(run.best.state, best=proved), run.best.passes))
+            run.prove(certify_model(work.problem, replace(run.best.state, best=proved), run.best.passes))
         found, best = run.solution(), run.best
-        model = as_evaluated(work.problem, best)
+        model = add_rounding(work.problem, best)
         if model.state.primal > work.without_kernels() * (1.0 + ROUNDING):
             empty, proved = work.empty(), best.state.best
             if proved is not None and (empty.best is None or proved.value > empty.best.value):
                 empty.best = proved  # a lower bound holds for every model
-            model = certified_model(work.problem, empty, best.passes)
+            model = certify_model(work.problem, empty, best.passes)
         if model is not best:
             return _report_outcome(found, work.problem, model, self.tol)
         why = "" if found.status is Status.CONVERGED else advice_on_factors(problem, best.state, self.tol)
@@ -252,7 +250,7 @@ class FactoredNewton(Solver):
         return replace(found, kernel_norms=norms, functions=functions)
 
 
-def as_evaluated(problem: Problem, model: Solution) -> Solution:
+def add_rounding(problem: Problem, model: Solution) -> Solution:
     """Return the model with the largest value that rounding may leave where the functions are evaluated again.
 
     A function is a sum of terms of at most ``sqrt(k(x, x)) sqrt(k(x_j, x_j)) |v_j|``, or ``sqrt(k(x, x)) ||v||`` in
@@ -281,7 +279,8 @@ def as_evaluated(problem: Problem, model: Solution) -> Solution:
     scores = problem.constant_scores(point.b)
     for component in components:
         _output(scores, component.target)[:] += component.values(stack, stack.table)
-    moved = loss.largest(scores, TERMS * eps * noise) - here
+    terms = 4.0  # roundings of a term, in units of the last place
+    moved = loss.largest(scores, terms * eps * noise) - here
     if moved <= NOTICED * size:
         return model
     state = replace(model.state, primal=model.state.primal + moved, point=Point(point.v, point.b, scores))

@@ -109,9 +109,6 @@ class MixedStack(GramStack):
         return total
 
 
-MOST_SINGLE = 1e30  # on the diagonal: single precision ends at 3e38
-
-
 class WorkingMatrices:
     """The problem on the kernels of a working set, in N x N matrices where factors cannot be as fine as they should be.
 
@@ -179,7 +176,8 @@ class WorkingMatrices:
     def _matrix(self, kernel: int) -> Array:
         """Return a single kernel on all rows."""
         n = self.stack.n_samples
-        single = self.stack._kernel_diag(kernel).max() < MOST_SINGLE
+        most_single = 1e30  # on the diagonal: single precision ends at 3e38
+        single = self.stack._kernel_diag(kernel).max() < most_single
         out = np.empty((n, n), dtype=self._dtype if single else np.float64)
         for start in range(0, n, ROWS):
             here = slice(start, min(start + ROWS, n))
@@ -201,12 +199,12 @@ class WorkingMatrices:
             kernel_penalties=problem.penalties[kernels],
             regularizer=problem.regularizer.take(kernels),
         )
-        solution = solved(own, tol, time_limit, self._started(own, kernels))
+        solution = solved(own, tol, time_limit, self._extend_start(own, kernels))
         self._last = dict(zip(kernels.tolist(), solution.kernel_weights.tolist(), strict=True))
         self._solution = solution
         return result_of(self.problem, self.stack, solution, kernels, set(self.whole))
 
-    def _started(self, own: Problem, kernels: Array) -> Solution | None:
+    def _extend_start(self, own: Problem, kernels: Array) -> Solution | None:
         """Return the solution on fewer kernels, or of factors, extended to the present kernels."""
         if self._solution is None:
             if self._begun is None:

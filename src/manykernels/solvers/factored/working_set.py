@@ -40,10 +40,10 @@ from manykernels.solvers.factored.newton import (
     NEWTON_STEPS,
     RANK_LIMIT,
     NewtonFit,
+    avoids_hessian,
     first_rows,
-    in_bins,
     minimize,
-    without_hessian,
+    prefers_bins,
 )
 from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
 from manykernels.solvers.factored.state import DualPass, ExactContinuation, Start, State
@@ -106,7 +106,7 @@ class FactoredWorkingSet:
             if gap <= self.tol * self._size(state) or number == self.max_rounds or self._left < 0:
                 return
             before, held = (state.primal, len(state.kernels), state.factor_tol), state.kernels
-            kernels, finer = self._wanted(state, bound, gap)
+            kernels, finer = self._next_set(state, bound, gap)
             if not len(state.kernels):
                 kernels = self._leading_factors(kernels)
             matrices, lacking = None, finer and self._short(state, bound)
@@ -176,7 +176,7 @@ class FactoredWorkingSet:
         if served is not None:
             rho, quads, z = served.rho, served.quads, state.point.z
         else:
-            rho, z = self._balanced(state, slopes)
+            rho, z = self._balance(state, slopes)
             quads = known or self.stack.quads(rho)
             served = DualPass(self.problem, rho, quads, self._growth(quads))
         state.certified = served
@@ -185,7 +185,7 @@ class FactoredWorkingSet:
             state.best = self.proved = bound
         return bound
 
-    def _balanced(self, state: State, slopes: Array) -> tuple[Array, Array]:
+    def _balance(self, state: State, slopes: Array) -> tuple[Array, Array]:
         """Return feasible dual coefficients from slopes, and the scores."""
         if state.products is not None and slopes is state.slopes and not self.problem.unpenalized.size:
             return self.problem.bound.inside(state.products[0]), state.products[2]
@@ -211,13 +211,13 @@ class FactoredWorkingSet:
 
     # --- which kernels, how fine -------------------------------------------------------------------------------------
 
-    def _wanted(self, state: State, bound: DualBound, gap: float) -> tuple[Array, bool]:
+    def _next_set(self, state: State, bound: DualBound, gap: float) -> tuple[Array, bool]:
         """Return the next working set, kernels in use and the most violating ones, and whether factors must be finer.
 
         They must be if no kernel is missing, and can be if they are not the kernels themselves.
         """
         whole = state.objective is not None and state.objective.in_place is not None
-        used, limit = self._used(state, bound), self._threshold(state)
+        used, limit = self._remaining(state, bound), self._threshold(state)
         entering = self._entering(state, bound, used, gap)
         new = len(entering) - len(both(entering, state.kernels)[0])
         finer = not new or (
@@ -270,7 +270,7 @@ class FactoredWorkingSet:
         norms[state.kernels] = state.norms
         return np.broadcast_to(self.problem.regularizer.threshold(norms), norms.shape)
 
-    def _used(self, state: State, bound: DualBound) -> Array:
+    def _remaining(self, state: State, bound: DualBound) -> Array:
         """Return the remaining kernels: with coefficients, or still violating."""
         if state.objective is None:
             return state.kernels
@@ -387,11 +387,11 @@ class FactoredWorkingSet:
         """
         objective = state.objective
         assert objective is not None
-        if self.problem.shared or objective.rank <= self.problem.n_samples or without_hessian(objective):
+        if self.problem.shared or objective.rank <= self.problem.n_samples or avoids_hessian(objective):
             return False
         if self.stack.few_columns and self.problem.loss.smooth and objective.takes_turns:
             return False
-        return keeps_kinks(state) or not in_bins(objective, first_rows(objective))
+        return keeps_kinks(state) or not prefers_bins(objective, first_rows(objective))
 
     def _prefers_matrices(self, kernels: Array) -> bool:
         """Whether one of the kernels is better held as a matrix from the beginning.

@@ -34,37 +34,18 @@ from manykernels.validation.arrays import Array
 
 # Iteration
 SMALLEST_SHARE = 1e-14  # of the trace of the combined kernel: a weight that falls to zero could never return
-SHARE_OF_ZEROS = 1e-6  # the same for kernels without weight in a warm start
-LEARNER_SHARE = 1e-4  # of the current gap: how closely a learner is fitted
-CLOSEST_LEARNER = 1e-11
-RISE = 1e-3  # of the gap: what an extrapolation may add to the objective
-WORTH_CERTIFYING = 0.5  # of the last certified gap
-PROGRESS = 0.999  # of the smallest gap so far: an iteration that stays above it was idle
 MOST_USELESS = 3  # idle iterations after which steps are stretched rather than extrapolated
-LARGEST_RISE = 3.0  # factor by which an extrapolation may raise the gap
-MOST_IDLE = 40  # iterations after which each is certified, so that a run without any progress counts as stalled
 MOST_POLISHING_STEPS = 80  # primal-dual Newton steps that look for coefficients which certify
-POLISHED_SHARE = 0.1  # of tol: the gap that they aim at
-PRUNED_SHARES = (0.3, 3e-2, 3e-3, 3e-4)  # of the room below tol: what zero weights may cost to first order, in turn
 
 # Extrapolation
 MEMORY = 6
-LARGEST_POWER = 1024.0
-AFTER_FAILURE = 2  # points kept when an extrapolation made things worse
 FARTHEST = 1e2  # factor by which a weight may differ from what the iteration itself says
 NOTICED = 1e-4  # share of the importance that a weight is given which was shrunk too far
 GROWING = 1e-3  # relative growth that shows it
-SHARE_OF_GAP = 0.02  # of the gap: importance that such a weight is given at least
 DISTRUST, RECOVERY = 0.25, 2.0  # factors of the share of an extrapolation that is taken, after failure and success
 
 # Newton steps on weights
 EARLY_POINTS = 2  # learners until then are followed by the alternation itself
-RELEVANT = 1e-8  # share of the largest importance from which on a kernel takes part
-MOST_COLUMNS = 64  # kernels that do
-HESSIAN_ACCURACY = 1e-3  # of the right sides
-MOST_HESSIAN_PRODUCTS = 200  # for one kernel
-JITTER = 1e-9  # of the diagonal of the Hessian
-FARTHEST_NEWTON = 10.0  # times the weight plus the largest weight
 
 
 # Newton's method on the weights, for learners on products: the alternation crawls where kernels resemble one another.
@@ -96,7 +77,8 @@ def newton_weights(
         return None
     gradient = 0.5 * (bound - u * u)[chosen]
     hessian = _hessian(problem, gram, fit, chosen) + np.diag(slope[chosen])
-    hessian[np.diag_indices_from(hessian)] *= 1.0 + JITTER
+    jitter = 1e-9  # of the diagonal of the Hessian
+    hessian[np.diag_indices_from(hessian)] *= 1.0 + jitter
     try:
         root = cholesky(hessian)
         target = root @ weights[chosen] - solve_triangular(root, gradient, trans="T")
@@ -104,16 +86,19 @@ def newton_weights(
     except (np.linalg.LinAlgError, RuntimeError, ValueError):
         return None
     proposal = following.copy()
-    proposal[chosen] = np.clip(best, 0.0, FARTHEST_NEWTON * (weights[chosen] + weights.max()))
+    farthest_newton = 10.0  # times the weight plus the largest weight
+    proposal[chosen] = np.clip(best, 0.0, farthest_newton * (weights[chosen] + weights.max()))
     low, high = problem.regularizer.weight_range
-    return np.clip(proposal, low, high if np.isinf(high) else (1.0 - JITTER) * high)
+    return np.clip(proposal, low, high if np.isinf(high) else (1.0 - jitter) * high)
 
 
 def _relevant(importance: Array, wanted: Array) -> Array:
     """Return the relevant kernels, in order of importance, up to a limit."""
     score = importance / max(float(importance.max(initial=0.0)), np.finfo(np.float64).tiny)
     order = np.argsort(-np.where(wanted, score + 1.0, score), kind="stable")
-    return np.sort(np.array([m for m in order if score[m] > RELEVANT or wanted[m]][:MOST_COLUMNS], dtype=np.intp))
+    relevant = 1e-8  # share of the largest importance from which on a kernel takes part
+    most_columns = 64  # kernels that do
+    return np.sort(np.array([m for m in order if score[m] > relevant or wanted[m]][:most_columns], dtype=np.intp))
 
 
 def _hessian(problem: Problem, gram: WeightedProducts, fit: LearnerFit, kernels: Array) -> Array:
@@ -136,7 +121,9 @@ def _solved(gram: WeightedProducts, root: Array, project: Projection, side: Arra
         check_deadline()
         return project(direction + root * (gram @ (root * direction)))
 
-    return ConjugateGradients(product, project(side)).solve(MOST_HESSIAN_PRODUCTS, HESSIAN_ACCURACY)
+    hessian_accuracy = 1e-3  # of the right sides
+    most_hessian_products = 200  # for one kernel
+    return ConjugateGradients(product, project(side)).solve(most_hessian_products, hessian_accuracy)
 
 
 # Dual coefficients that certify, where an alternation that no longer gets on has left them open.
@@ -152,11 +139,12 @@ def polished(problem: Problem, model: Model, tol: float) -> tuple[Model, int]:
         return model, 0
     rho, d, b = model
     iteration, steps = start_iteration(problem, rho, b, scores_of(problem, rho, d)), 0
+    polished_share = 0.1  # of tol: the gap that they aim at
     try:
         while (
-            steps < MOST_POLISHING_STEPS and _gap(problem, iteration.bounds()) > POLISHED_SHARE * tol
+            steps < MOST_POLISHING_STEPS and _gap(problem, iteration.bounds()) > polished_share * tol
         ):  # at most MOST_POLISHING_STEPS
-            iteration.newton_step(POLISHED_SHARE * tol * max(abs(iteration.bounds()[0]), problem.tiny))
+            iteration.newton_step(polished_share * tol * max(abs(iteration.bounds()[0]), problem.tiny))
             steps += 1
     except LinAlgError:
         return model, steps
@@ -170,9 +158,6 @@ def _gap(problem: Problem, bounds: tuple[float, float]) -> float:
 
 
 # Anderson extrapolation of a fixed point iteration on non-negative weights.
-
-
-TINY = 1e-300
 
 
 class Extrapolation:
@@ -204,14 +189,16 @@ class Extrapolation:
         """Drop old evaluations after a failure, and shorten the next step."""
         self._trust *= DISTRUST / RECOVERY
         self._power = 1.0
-        self._roots, self._changes = self._roots[-AFTER_FAILURE:], self._changes[-AFTER_FAILURE:]
+        after_failure = 2  # points kept when an extrapolation made things worse
+        self._roots, self._changes = self._roots[-after_failure:], self._changes[-after_failure:]
 
     def stretched(self) -> Array:
         """Return weights changed by a power of the factor by which the iteration changes them; squared with every call.
 
         The direction is that of the iteration itself, which crawls where the factor is close to 1.
         """
-        self._power = min(2.0 * self._power, LARGEST_POWER)
+        largest_power = 1024.0
+        self._power = min(2.0 * self._power, largest_power)
         roots, change = self._roots[-1], self._changes[-1]
         factor = np.divide(roots + change, roots, out=np.ones(roots.size), where=roots > 0)
         return np.asarray(roots**2 * np.clip(factor ** (2.0 * self._power), 1.0 / FARTHEST, FARTHEST))
@@ -230,13 +217,15 @@ class Extrapolation:
         extrapolated = np.maximum(parts @ (self._roots + changes), 0.0)
         extrapolated = np.where(change > 0, np.maximum(extrapolated, roots), extrapolated)
         proposal = np.clip(extrapolated**2, mapped**2 / FARTHEST, mapped**2 * FARTHEST)
+        share_of_gap = 0.02  # of the gap: importance that such a weight is given at least
         # Weights worth noticing for those that grow from next to nothing.
-        noticed = max(NOTICED * float(importance.sum()), SHARE_OF_GAP * gap)
+        noticed = max(NOTICED * float(importance.sum()), share_of_gap * gap)
         growing = (change > GROWING * roots) & (importance < noticed) & (importance > 0)
         revived = np.where(growing, roots**2 * noticed / np.where(growing, importance, 1.0), 0.0)
         proposal = np.maximum(proposal, revived)
+        tiny = 1e-300
         # Between what the iteration itself says and the proposal, on a logarithmic scale.
-        return np.where(proposal > 0, mapped**2 * (proposal / np.maximum(mapped**2, TINY)) ** self._trust, 0.0)
+        return np.where(proposal > 0, mapped**2 * (proposal / np.maximum(mapped**2, tiny)) ** self._trust, 0.0)
 
 
 UPDATES = ("exact", "wsr")
@@ -347,7 +336,8 @@ class BlockCoordinate(Solver):
         traces = problem.stack.diag().sum(axis=1) * problem.penalties**-2.0
         if not d.any():
             return _State(_equal_weights(problem, rho, traces), None, traces)
-        weights = problem.regularizer.on_boundary(_raised(d * problem.penalties**2.0, traces, SHARE_OF_ZEROS))
+        share_of_zeros = 1e-6  # the same for kernels without weight in a warm start
+        weights = problem.regularizer.on_boundary(_raised(d * problem.penalties**2.0, traces, share_of_zeros))
         return _State(weights, LearnerFit(problem.feasible_dual(rho), b, -np.inf, np.inf, 0), traces)
 
     def step(self, problem: Problem, state: _State) -> None:
@@ -355,12 +345,14 @@ class BlockCoordinate(Solver):
         if state.polished is not None and Capability.FIXED_WEIGHTS in problem.regularizer.capabilities:
             raise ArithmeticError("the penalty fixes all weights, and the coefficients at these come no closer")
         found = self._evaluate(problem, state)
-        state.idle = 0 if found.relative_gap < PROGRESS * state.smallest else state.idle + 1
+        progress = 0.999  # of the smallest gap so far: an iteration that stays above it was idle
+        state.idle = 0 if found.relative_gap < progress * state.smallest else state.idle + 1
         state.smallest = min(state.smallest, found.relative_gap)
         state.points += 1
         old = state.point
+        largest_rise = 3.0  # factor by which an extrapolation may raise the gap
         if (old is not None and state.extrapolated) and (
-            found.primal > old.primal + _room(old) or found.relative_gap > LARGEST_RISE * old.relative_gap
+            found.primal > old.primal + _room(old) or found.relative_gap > largest_rise * old.relative_gap
         ):
             state.extrapolation.failed()
             state.failures += 1
@@ -391,7 +383,8 @@ class BlockCoordinate(Solver):
         assert state.point is not None
         if _is_idle(problem, state):
             return True
-        return state.point.relative_gap <= max(self.tol, WORTH_CERTIFYING * state.certified)
+        worth_certifying = 0.5  # of the last certified gap
+        return state.point.relative_gap <= max(self.tol, worth_certifying * state.certified)
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
         """Remember the gap."""
@@ -419,7 +412,9 @@ class BlockCoordinate(Solver):
     def _prune(self, problem: Problem, point: _Point, d: Array) -> Array:
         """Set the least important weights to zero, as many as the tolerance leaves room for."""
         room = (self.tol - point.relative_gap) * max(abs(point.primal), problem.tiny)
-        for share in PRUNED_SHARES:
+        # of the room below tol: what zero weights may cost to first order, in turn
+        pruned_shares = (0.3, 3e-2, 3e-3, 3e-4)
+        for share in pruned_shares:
             # The kernels of least importance, as many as sum up to a share of the room.
             order = np.argsort(point.importance, kind="stable")
             chosen = np.zeros(point.importance.size, dtype=bool)
@@ -436,7 +431,9 @@ class BlockCoordinate(Solver):
     def _evaluate(self, problem: Problem, state: _State) -> _Point:
         gap = 1.0 if state.point is None else state.point.relative_gap
         gram = weighted_sum(problem, state.weights * problem.penalties**-2.0)
-        tol = min(max(LEARNER_SHARE * gap, CLOSEST_LEARNER), LEARNER_SHARE)
+        learner_share = 1e-4  # of the current gap: how closely a learner is fitted
+        closest_learner = 1e-11
+        tol = min(max(learner_share * gap, closest_learner), learner_share)
         fit = fit_learner(problem, gram, warm=state.warm, tol=tol)
         state.steps += fit.steps
         u = problem.dual_norms(fit.rho)
@@ -485,8 +482,10 @@ def _raised(weights: Array, traces: Array, share: float) -> Array:
 
 def _is_idle(problem: Problem, state: _State) -> bool:
     """Return whether the gap has not fallen for long; where the weights are given, every learner is the last again."""
-    return state.idle > (MOST_USELESS if Capability.FIXED_WEIGHTS in problem.regularizer.capabilities else MOST_IDLE)
+    most_idle = 40  # iterations after which each is certified, so that a run without any progress counts as stalled
+    return state.idle > (MOST_USELESS if Capability.FIXED_WEIGHTS in problem.regularizer.capabilities else most_idle)
 
 
 def _room(point: _Point) -> float:
-    return max(1e-13, RISE * point.relative_gap) * abs(point.primal)
+    rise = 1e-3  # of the gap: what an extrapolation may add to the objective
+    return max(1e-13, rise * point.relative_gap) * abs(point.primal)

@@ -19,11 +19,7 @@ from manykernels.solvers.gram.start import scores_of, start_iteration
 from manykernels.solvers.gram.support_vectors import suits_libsvm, support_vector_model
 from manykernels.solvers.solution import Model
 
-CLOSER = 1e-3  # the share of tol that is aimed at
-CLOSEST = 1e-13  # relative gap below which nothing can be aimed at in float64
 STEPS_FOR_ZEROS = 2  # spent, within tol, on coefficients near a bound: they can then be set to it exactly
-STUCK = 3  # steps without progress after which the best bounds so far are worth a certificate
-MUCH_BETTER = 0.1  # share of the last certified gap that they must have come down to
 
 
 @dataclass
@@ -89,7 +85,9 @@ class InteriorPoint(Solver):
     def step(self, problem: Problem, state: _State) -> None:
         """Take a predictor-corrector step."""
         unit = max(abs(state.iteration.bounds()[0]), problem.tiny)
-        state.iteration.newton_step(max(CLOSER * self.tol, CLOSEST) * unit)
+        closer = 1e-3  # the share of tol that is aimed at
+        closest = 1e-13  # relative gap below which nothing can be aimed at in float64
+        state.iteration.newton_step(max(closer * self.tol, closest) * unit)
         state.steps += 1
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
@@ -97,7 +95,9 @@ class InteriorPoint(Solver):
         primal, dual = state.iteration.bounds()
         gap = (primal - dual) / max(abs(primal), problem.tiny)
         if gap > self.tol:
-            return state.iteration.useless_steps >= STUCK and gap < MUCH_BETTER * state.certified
+            stuck = 3  # steps without progress after which the best bounds so far are worth a certificate
+            much_better = 0.1  # share of the last certified gap that they must have come down to
+            return state.iteration.useless_steps >= stuck and gap < much_better * state.certified
         state.spare -= 1
         return state.spare < 0 or state.iteration.samples.n_pairs == 0 or problem.loss.entropic
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 
-TINY = 1e-300
 SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap closes
 PRUNING_FACTORS = (1e4, 1e3, 1e2, 1e1, 1.0, 0.1, 0.01)  # how far in favor of zero doubtful kernels are judged, in turn
 PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
@@ -129,7 +128,7 @@ class PrimalDual:
         trusted = self._trusted_step(drho, dproducts, linear[1].squared_bound)
         if self._steady:
             trusted = min(trusted, self._steady_step(drho, dproducts))
-        primal_step, dual_step = self._shortened(longest)
+        primal_step, dual_step = self._shorten(longest)
         steps = min(primal_step, trusted), min(dual_step, trusted)
         if self._cautious:
             steps = min(steps[0], self.samples.interior_steps(SHORTEST_FRACTION)[0]), steps[1]
@@ -220,7 +219,7 @@ class PrimalDual:
         self._keep_origin()
         self._set_products(self._products)
 
-    def moved_to(self, problem: Problem, keep: Array, norms_added: Array, distance: float) -> PrimalDual:
+    def move_to(self, problem: Problem, keep: Array, norms_added: Array, distance: float) -> PrimalDual:
         """Return the point on other kernels: those of ``keep`` followed by new ones with the norms.
 
         Violated kernels make the point worse by ``distance``, in units of the objective; complementarity products are
@@ -257,7 +256,7 @@ class PrimalDual:
         primal, dual = self.bounds()
         return bool(primal - dual <= wanted * max(abs(primal), self.problem.tiny))
 
-    def within_with_zeros(self, wanted: float) -> bool:
+    def allows_zeros(self, wanted: float) -> bool:
         """Return whether the model is as good without the inactive kernels of shrinking weights."""
         primal, dual = self.bounds()
         inactive = self.kernels.inactive()
@@ -274,7 +273,7 @@ class PrimalDual:
             self.newton_step(share * wanted * max(abs(self.bounds()[0]), self.problem.tiny))
             if not self.within(wanted):
                 continue
-            if spare == 0 or self.within_with_zeros(with_zeros):
+            if spare == 0 or self.allows_zeros(with_zeros):
                 break
             spare, share = spare - 1, share * 0.05
 
@@ -354,7 +353,8 @@ class PrimalDual:
     def _centering(self, primal_step: float, dual_step: float, barrier: float) -> float:
         after = self.samples.complementarity_after(primal_step, dual_step) if self._pairs[0] else 0.0
         after += self.kernels.complementarity_after(primal_step, dual_step) if self._pairs[1] else 0.0
-        share = min(max(after / max(barrier * self._n_pairs, TINY), 0.0), 1.0) ** 3
+        tiny = 1e-300
+        share = min(max(after / max(barrier * self._n_pairs, tiny), 0.0), 1.0) ** 3
         return max(share, 0.3) if self._steady else share
 
     def _trusted_step(self, drho: Array, dproducts: Array, bound: Array) -> float:
@@ -424,7 +424,7 @@ class PrimalDual:
         share = 2e-2 if gap < 0.1 * abs(primal) else 1e-3  # far from the optimum residuals inflate the gap
         return max(share * gap, 0.01 * wanted) / max(self._n_pairs, 1)
 
-    def _shortened(self, longest: tuple[float, float]) -> list[float]:
+    def _shorten(self, longest: tuple[float, float]) -> list[float]:
         """Return steps that stop short of the boundary, except full steps."""
         primal, dual = self.bounds()
         gap = (primal - dual) / max(abs(primal), self.problem.tiny)

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 # Linear systems
 MOST_FACTOR_BYTES = 2**30  # of the factors of all targets; beyond, they are made anew at each use
-RANK_TOLERANCE = 1e-13  # of the largest eigenvalue, below which intercepts are not determined
 
 # Machines at fixed weights
 MOST_STEPS = 50  # of Newton's method for one set of weights
@@ -194,13 +193,11 @@ class SharedSystem:
         matrix = np.diag(self._ones.sum(axis=0))
         if self._coupling is not None:
             matrix -= self._ones.T @ cho_solve(self._coupling, self._ones, check_finite=False)
-        return np.linalg.pinv(matrix, rcond=RANK_TOLERANCE, hermitian=True)
+        rank_tolerance = 1e-13  # of the largest eigenvalue, below which intercepts are not determined
+        return np.linalg.pinv(matrix, rcond=rank_tolerance, hermitian=True)
 
 
-FIRST_JITTER = 1e-15
 LARGEST_JITTER = 1e-7
-FEW_RIGHTS = 4  # right-hand sides up to which products with each are the fastest
-REFINED_ABOVE = 1e-12  # residual, relative to the right-hand side: below it a second solution would change nothing
 
 
 class NewtonSystem:
@@ -254,7 +251,7 @@ class NewtonSystem:
             raise LinAlgError("the Newton matrix is singular to working precision")
         return total
 
-    def with_sum(self, total: float) -> Array:
+    def solve_for_sum(self, total: float) -> Array:
         """Return the solution with a given sum for a zero right-hand side, after another solve."""
         assert self._border is not None
         return self._border * (total / self._border_sum)
@@ -272,15 +269,18 @@ class NewtonSystem:
         """Solve for right-hand sides in rows, with iterative refinement for large residuals."""
         x: Array = dpotrs(self._both, rights.T, lower=1)[0].T
         residuals = rights - self._products(x)
-        if not (np.abs(residuals * self._unit).max() <= REFINED_ABOVE * np.abs(rights * self._unit).max()):
+        # residual, relative to the right-hand side: below it a second solution would change nothing
+        refined_above = 1e-12
+        if not (np.abs(residuals * self._unit).max() <= refined_above * np.abs(rights * self._unit).max()):
             x += dpotrs(self._both, residuals.T, lower=1)[0].T
         return x
 
     def _products(self, x: Array) -> Array:
         """Return the products of the matrix with vectors in rows, with the diagonal stored at the factor."""
         self._shared[:] = self._diagonal
+        few_rights = 4  # right-hand sides up to which products with each are the fastest
         try:
-            if len(x) > FEW_RIGHTS:
+            if len(x) > few_rights:
                 return np.asarray(dsymm(1.0, self._both, x.T, lower=0).T)
             return np.array([dsymv(1.0, self._both, own, lower=0) for own in x])
         finally:
@@ -333,6 +333,7 @@ def _factorize(matrix: Array, diagonal: Array) -> None:
     By LAPACK itself: of small systems the way there takes longer. What is above the diagonal stays unchanged.
     """
     jitter = 0.0
+    first_jitter = 1e-15
     while True:  # at most to LARGEST_JITTER
         failed = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)[1]
         if not failed and np.isfinite(matrix.diagonal()).all():  # whatever is not finite ends on the diagonal
@@ -342,7 +343,7 @@ def _factorize(matrix: Array, diagonal: Array) -> None:
             matrix[k:, k - 1] = matrix[k - 1, k:]
         if not np.isfinite(matrix).all():
             raise LinAlgError("the Newton matrix has entries that are not finite")
-        jitter = max(FIRST_JITTER, 100 * jitter)
+        jitter = max(first_jitter, 100 * jitter)
         if jitter > LARGEST_JITTER:
             raise LinAlgError(f"{failed}-th leading minor of the Newton matrix is not positive definite")
         np.einsum("ii->i", matrix)[:] += jitter * diagonal

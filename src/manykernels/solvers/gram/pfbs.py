@@ -41,21 +41,15 @@ from manykernels.validation.arrays import Array, check_choice, check_count
 # Iteration
 NEARLY_ACTIVE = 0.9  # of the bound above which a zero block becomes nonzero: such kernels are iterated on
 FIRST_DAMPING, LOWEST_DAMPING, HIGHEST_DAMPING = 1e-2, 1e-12, 1.0
-NEWTON_STEPS = 12  # most in an outer iteration
 SHORT_STEP = 0.01  # below which a Newton step is tried again
-MOST_RETRIES = 10
 
 # Splitting
 DIRECT_ORDER = 100  # up to which all eigenvalues are cheaper than Lanczos iterations
-LANCZOS_TOLERANCE = 1e-3
-LANCZOS_MARGIN = 1.01  # Lanczos comes from below, a bound must be above
-INTERCEPT_STEPS = 8
 ROUNDING = 1e-14  # relative; increases of the objective below it say nothing
 
 # Newton steps on the support
 SMALLEST_CURVATURE = 1e-14  # of a sample, relative to its weight
 EARLY = 1e-4  # step at which the slope along a direction is measured
-SUFFICIENT = 0.1  # share of the slope that a whole step must realize
 AHEAD = 4.0  # steps that one looks ahead for bends of the loss
 
 
@@ -101,7 +95,8 @@ def best_intercept(problem: Problem, f: Array, start: float) -> float:
     loss, y, weight, b = problem.loss, problem.y, problem.weight, start
     if loss.linear_dual:
         return loss.best_intercept(y, f, weight)
-    for _ in range(INTERCEPT_STEPS):
+    intercept_steps = 8
+    for _ in range(intercept_steps):
         slopes = weight * loss.derivative(y, f + b)
         slope, curvature = float(slopes.sum()), float(weight @ loss.second_derivative(y, f + b))
         if abs(slope) <= 1e-15 * float(np.abs(slopes).sum()):
@@ -187,8 +182,10 @@ def largest_eigenvalue(matrix: Array) -> float:
     if not matrix.any():
         return 0.0
     start = np.random.default_rng(0).standard_normal(matrix.shape[0])
-    found = eigsh(matrix, k=1, which="LA", tol=LANCZOS_TOLERANCE, v0=start, return_eigenvectors=False)
-    return LANCZOS_MARGIN * float(found[0])
+    lanczos_tolerance = 1e-3
+    found = eigsh(matrix, k=1, which="LA", tol=lanczos_tolerance, v0=start, return_eigenvectors=False)
+    lanczos_margin = 1.01  # Lanczos comes from below, a bound must be above
+    return lanczos_margin * float(found[0])
 
 
 # Newton's method on the support that a splitting method has identified.
@@ -203,9 +200,6 @@ def largest_eigenvalue(matrix: Array) -> float:
 #
 # ``R`` is the curvature along the blocks: a full matrix for weights on a simplex, and damped, since that of the block
 # 1-norm vanishes.
-
-
-LARGEST_CURVATURE = 1.0 / np.finfo(np.float64).tiny  # of a block of zero norm, whose penalty may bend infinitely there
 
 
 @dataclass(frozen=True)
@@ -289,7 +283,9 @@ def _solve(
 def penalty_curvature(regularizer: Regularizer, t: Array, damping: float) -> tuple[Array, Array, Array]:
     """Return ``g'(t)`` (m,), ``t / g'(t)`` (m,) and the curvature ``R`` along the blocks (m, m), damped if sparse."""
     compliances = regularizer.weights_from_norms(t)
-    radial = np.minimum(regularizer.hessian(t), LARGEST_CURVATURE)
+    # of a block of zero norm, whose penalty may bend infinitely there
+    largest_curvature = 1.0 / np.finfo(np.float64).tiny
+    radial = np.minimum(regularizer.hessian(t), largest_curvature)
     if regularizer.sparse:
         radial[np.diag_indices_from(radial)] += damping / compliances
     return regularizer.derivative(t), compliances, radial
@@ -314,7 +310,8 @@ def support_step(
         return problem.empirical_loss(scores + step * change) + problem.regularizer.value(norms)
 
     start, whole, early = value(0.0), value(1.0), value(EARLY)
-    if whole <= start + SUFFICIENT * min(early - start, 0.0) / EARLY:
+    sufficient = 0.1  # share of the slope that a whole step must realize
+    if whole <= start + sufficient * min(early - start, 0.0) / EARLY:
         return 1.0
     return float(minimize_scalar(value, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-8}).x)
 
@@ -431,9 +428,9 @@ class ForwardBackward(Solver):
         values = np.zeros_like(coefficients)
         active = np.flatnonzero(d)
         values[active] = problem.stack.apply_each(rho, active) * d[active, None]
-        return self._on(problem, np.arange(problem.n_kernels), Blocks.of(coefficients, values), b)
+        return self._state_at(problem, np.arange(problem.n_kernels), Blocks.of(coefficients, values), b)
 
-    def _on(self, problem: Problem, work: Array, blocks: Blocks, b: float) -> _State:
+    def _state_at(self, problem: Problem, work: Array, blocks: Blocks, b: float) -> _State:
         b = best_intercept(problem, blocks.scores(), b)
         return _State(problem, work, blocks, blocks, b, objective(problem, blocks, b), self.sigma(problem))
 
@@ -450,7 +447,7 @@ class ForwardBackward(Solver):
     def _move(self, problem: Problem, state: _State, work: Array) -> None:
         coefficients, values = (np.zeros((problem.n_kernels, problem.n_samples)) for _ in range(2))
         coefficients[state.work], values[state.work] = state.blocks.coefficients, state.blocks.values
-        moved = self._on(_restricted(problem, work), work, Blocks.of(coefficients[work], values[work]), state.b)
+        moved = self._state_at(_restricted(problem, work), work, Blocks.of(coefficients[work], values[work]), state.b)
         for name in ("problem", "work", "blocks", "previous", "b", "value", "sigma", "theta"):
             setattr(state, name, getattr(moved, name))
         if state.fallbacks:  # the rule that diverged once is not trusted on other kernels either
@@ -462,7 +459,8 @@ class ForwardBackward(Solver):
         for _ in range(self.round_steps):
             self._split(state)
         if self.polish:
-            for _ in range(NEWTON_STEPS):
+            newton_steps = 12  # most in an outer iteration
+            for _ in range(newton_steps):
                 if not self._newton(state):
                     break
                 self._split(state)
@@ -540,7 +538,8 @@ class ForwardBackward(Solver):
         best of all trials.
         """
         problem, found, best = state.problem, cut, cut
-        for _ in range(MOST_RETRIES):
+        most_retries = 10
+        for _ in range(most_retries):
             support = support[~found.leaving]
             if support.size == 0:
                 break

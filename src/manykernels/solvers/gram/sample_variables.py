@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 EPSILON = 4e-16  # rounding at the ends of the domain, relative to them
-TINY = 1e-300
 
 
 class SampleVariables(Protocol):
@@ -366,8 +365,9 @@ class EntropicSamples:
         return -float(self._implied_scores() @ self._drho)
 
     def _implied_scores(self) -> Array:
-        low = self.low + np.where(np.isfinite(self.low), EPSILON * np.abs(self.low) + TINY, 0.0)
-        high = self.high - np.where(np.isfinite(self.high), EPSILON * np.abs(self.high) + TINY, 0.0)
+        tiny = 1e-300
+        low = self.low + np.where(np.isfinite(self.low), EPSILON * np.abs(self.low) + tiny, 0.0)
+        high = self.high - np.where(np.isfinite(self.high), EPSILON * np.abs(self.high) + tiny, 0.0)
         return -self.loss.conjugate_derivative(self.y, np.clip(self.rho, low, high) / self.weight)
 
     def merit_after(self, step: float) -> float:

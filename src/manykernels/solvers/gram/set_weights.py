@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 
-SEED = 1e-3  # of the whole penalty, that groups which enter begin with
 SMALLEST_NORM = 1e-24  # squared, of the largest, from which the root of a norm is taken
 
 
@@ -88,7 +87,8 @@ class NodeWeights:
         if not pulled.any():
             return self
         begun = NodeWeights.of(regularizer, pulled)
-        size = SEED * max(float(self.x.sum()), floor) / float(begun.x.sum())
+        seed = 1e-3  # of the whole penalty, that groups which enter begin with
+        size = seed * max(float(self.x.sum()), floor) / float(begun.x.sum())
         several = self.members.sum(axis=1) > 1
         dead = self.members[several & (self.x == 0)].any(axis=0)  # kernels below a group that is zero
         new = (self.x == 0) & (several | (self.members & dead).any(axis=1))
@@ -128,13 +128,13 @@ class NodeWeights:
         zero = self.members & (self.x == 0)[:, None]
         known = np.where(np.isfinite(inverse), inverse, 0.0)[:, None] * self.members
         shares = np.where(zero, 1.0 / np.maximum(zero.sum(axis=0), 1), d * known)
-        both = self._between(shares, known, u)
+        both = self._curvature_of(shares, known, u)
         first = shares**2
         scale = self.factors**2
         H = first @ curvature @ first.T + both
         return first @ u**2 / 2 / scale, H / scale[:, None] / scale
 
-    def _between(self, shares: Array, known: Array, u: Array) -> Array:
+    def _curvature_of(self, shares: Array, known: Array, u: Array) -> Array:
         """Return ``-sum_m u_m^2 / 2 d2d_m/(dw_u dw_v)``, (V, V)."""
         found = np.zeros((len(shares), len(shares)))
         for m in np.flatnonzero(u):
@@ -170,10 +170,10 @@ class SetWeights(PairedWeights):
         return LinearWeights(rows, self._coupling, self.shift(), bound)
 
     def shift(self) -> Array:
-        return self._balanced(self._change(0.0))[0]
+        return self._balance(self._change(0.0))[0]
 
     def set_direction(self, products: Array) -> tuple[float, float]:
-        self.weight_change, half = self._balanced(self._change(products))
+        self.weight_change, half = self._balance(self._change(products))
         self._dbound = 2.0 * half
         bend = self._denominator - self.slack
         safe = np.where(self.weights > 0, self.weights, 1.0)
@@ -185,7 +185,7 @@ class SetWeights(PairedWeights):
         """Return the change of the weights for the given ``q_m'drho`` at the present ``tau``."""
         return self._wanted / self._denominator + self._coupling * (self._residual + products)
 
-    def _balanced(self, change: Array) -> tuple[Array, float]:
+    def _balance(self, change: Array) -> tuple[Array, float]:
         """Let ``tau`` change so the weights stay in their set; also return half of the change."""
         pull = self._coupling * self._slopes
         half = (float(self._slopes @ change) - self._missing) / float(pull @ self._slopes)

@@ -335,7 +335,7 @@ class SharedNewton(Solver):
             state.fit.solve(max(INNER_SHARE * min(state.gap, problem.loss_at_zero), CLOSEST * problem.loss_at_zero))
             return
         before = state.primal if np.isfinite(state.primal) else _primal(problem, state.fit, state.weights)
-        if state.nodes is not None and self._moved(problem, state, before):
+        if state.nodes is not None and self._move(problem, state, before):
             return
         newton = Capability.MULTIPLIERS in problem.regularizer.capabilities
         wanted = _newton_weights(problem, state) if newton else None
@@ -348,7 +348,7 @@ class SharedNewton(Solver):
         if not newton and problem.regularizer.norms_of(norms.size) is not None:
             state.nodes = NodeWeights.of(problem.regularizer, norms)
 
-    def _moved(self, problem: Problem, state: _State, before: float) -> bool:
+    def _move(self, problem: Problem, state: _State, before: float) -> bool:
         """Take a step over the weights of summed norms; return whether the objective decreased."""
         nodes = state.nodes
         assert nodes is not None

@@ -41,22 +41,16 @@ from manykernels.validation.arrays import Array
 # `benchmarks/solvers.py --solvers spicymkl smooth_dual` and `benchmarks/auto.py` measure what they cost; coefficients
 # are held at their ends because of problem 0 of `benchmarks/nasty.py`.
 
-ARMIJO = 1e-4
 INSIDE = 0.98  # share of the distance to the end of the domain that a step may use up
 SHORTEST = 1e-10
-ROUNDING = 1e-13  # relative increase of the objective that may be rounding
-MOST_HOLDS = 4  # systems solved for a direction; each holds the coefficients that the one before sent beyond their ends
-FALL = 0.1  # of the barrier in a step
-LARGEST_RISE = 10.0  # of the barrier, when the problem has changed under it
-FINAL_BARRIER = 0.3  # of the gap that is wanted
-START_BARRIER = 0.1  # of the value of the objective
 
 
 class DualNewton:
     """A point of the iteration."""
 
     def __init__(self, problem: Problem, kernels: TrackedKernels, b: float, value: float) -> None:
-        barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / (2 * problem.n_samples)
+        start_barrier = 0.1  # of the value of the objective
+        barrier = start_barrier * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / (2 * problem.n_samples)
         self.problem, self.kernels = problem, kernels
         self.samples = start_samples(problem, kernels.rho, b, barrier)
         self.steps = 0
@@ -122,8 +116,11 @@ class DualNewton:
         if pairs == 0:
             return 0.0
         mean = self.samples.complementarity() / pairs
-        falling = FALL * max(mean, min(self.gap() / pairs, LARGEST_RISE * mean))
-        return max(falling, FINAL_BARRIER * wanted / pairs)
+        fall = 0.1  # of the barrier in a step
+        largest_rise = 10.0  # of the barrier, when the problem has changed under it
+        falling = fall * max(mean, min(self.gap() / pairs, largest_rise * mean))
+        final_barrier = 0.3  # of the gap that is wanted
+        return max(falling, final_barrier * wanted / pairs)
 
     def _find_direction(self, target: float) -> None:
         """Set the Newton direction; misleading separate scores are replaced by the scores of ``rho``."""
@@ -144,7 +141,9 @@ class DualNewton:
         diagonal, shift = samples.linearize(target)
         right = shift + samples.scores() - kernels.scores()
         held, cut = np.zeros(right.size, dtype=bool), np.zeros_like(right)
-        for _ in range(MOST_HOLDS):
+        # systems solved for a direction; each holds the coefficients that the one before sent beyond their ends
+        most_holds = 4
+        for _ in range(most_holds):
             drho = self._solve(hessian, diagonal, right, np.where(held, cut, 0.0), ~held)
             if not isinstance(samples, EntropicSamples):
                 break
@@ -172,7 +171,7 @@ class DualNewton:
         missing = -float(self.kernels.rho.sum()) - float(drho.sum())
         solved, self._multiplier = system.solve((right - hessian @ drho)[free], missing)
         if self.problem.fit_intercept:
-            solved = solved + system.with_sum(missing - float(solved.sum()))
+            solved = solved + system.solve_for_sum(missing - float(solved.sum()))
         drho = drho.copy()
         drho[free] = solved
         return drho
@@ -186,9 +185,11 @@ class DualNewton:
         step, dual_step = self.samples.interior_steps(INSIDE)
         parts = self.samples.merit_after(0.0), self.kernels.value()
         start, slope = sum(parts), self._slope()
-        allowed = ROUNDING * (abs(parts[0]) + abs(parts[1]))
+        rounding = 1e-13  # relative increase of the objective that may be rounding
+        allowed = rounding * (abs(parts[0]) + abs(parts[1]))
+        armijo = 1e-4
         while (
-            self._value_after(step) > start + ARMIJO * step * slope + allowed and step > SHORTEST
+            self._value_after(step) > start + armijo * step * slope + allowed and step > SHORTEST
         ):  # at most to SHORTEST
             step *= 0.5
         return step, dual_step
@@ -196,9 +197,6 @@ class DualNewton:
     def _value_after(self, step: float) -> float:
         change = self._multiplier * step * self._sum_change
         return self.samples.merit_after(step) + self.kernels.value_after(step) + change
-
-
-FINAL_SHARE = 0.5  # of tol that the barrier is left with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +279,8 @@ class SmoothDual(Solver):
 
     def step(self, problem: Problem, state: DualNewton) -> None:
         """Take a Newton step."""
-        state.newton_step(FINAL_SHARE * self.tol * max(abs(state.primal()), problem.tiny))
+        final_share = 0.5  # of tol that the barrier is left with
+        state.newton_step(final_share * self.tol * max(abs(state.primal()), problem.tiny))
 
     def worth_certifying(self, problem: Problem, state: DualNewton) -> bool:
         """Certify only once the gap of the loss is within ``tol``."""

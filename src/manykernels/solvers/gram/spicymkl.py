@@ -20,10 +20,6 @@ from manykernels.solvers.gram.tracked_kernels import MoreauEnvelope, TrackedKern
 from manykernels.solvers.solution import Model, Status
 from manykernels.validation.arrays import check_positive
 
-MOST_INNER_STEPS = 60
-INNER_SHARE = 0.1  # of tol: there is no point in an inner problem solved more exactly
-LARGEST_GAMMA = 1e6  # in units of the largest kernel weight; beyond it blocks drown in the rounding of gamma rho
-
 
 @dataclass
 class _State:
@@ -118,13 +114,16 @@ class SpicyMKL(Solver):
         if iteration.steps:
             kernels = state.iteration.kernels
             largest = kernels.largest_weight()
+            # in units of the largest kernel weight; beyond it blocks drown in the rounding of gamma rho
+            largest_gamma = 1e6
             if not state.solved:
                 state.gamma /= self.growth
-            elif largest == 0 or state.gamma < LARGEST_GAMMA * largest / self.growth:
+            elif largest == 0 or state.gamma < largest_gamma * largest / self.growth:
                 state.gamma *= self.growth
             kernels.update(MoreauEnvelope(problem.regularizer, state.gamma))
             state.iteration.changed()
-        for _ in range(MOST_INNER_STEPS):
+        most_inner_steps = 60
+        for _ in range(most_inner_steps):
             moving = iteration.newton_step(self._wanted(problem, iteration))
             state.solved = iteration.gap() <= self._wanted(problem, iteration)
             if state.solved or not moving:
@@ -144,5 +143,6 @@ class SpicyMKL(Solver):
         return state.iteration.steps
 
     def _wanted(self, problem: Problem, iteration: DualNewton) -> float:
-        enough = INNER_SHARE * self.tol * max(abs(iteration.primal()), problem.tiny)
+        inner_share = 0.1  # of tol: there is no point in an inner problem solved more exactly
+        enough = inner_share * self.tol * max(abs(iteration.primal()), problem.tiny)
         return max(self.accuracy**2 * iteration.kernels.distance(), enough)

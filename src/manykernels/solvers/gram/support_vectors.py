@@ -21,20 +21,16 @@ from manykernels.solvers.gram.weight_variables import free_kernels
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 
-MOST_ROWS = 5_000  # of a matrix in float64 and the cache of LIBSVM: 400 MB
-STEPS_PER_ROW = 30  # of LIBSVM: of 1,000 rows at most half the time of the interior-point method
-FINEST = 1e-3  # relative gap that single precision reaches in most cases; below it the time would often be lost
-SHARE = 1e-3  # of the relative gap asked for: a violation of the optimality conditions, in units of scores
-CACHE = 200.0  # megabytes
-
 
 def suits_libsvm(problem: Problem, tol: float) -> bool:
     """Return True for the hinge loss with an intercept and given kernel weights, if single precision is enough."""
-    plain = tol >= FINEST and isinstance(problem.loss, Hinge) and problem.y.ndim == 1 and problem.fit_intercept
+    finest = 1e-3  # relative gap that single precision reaches in most cases; below it the time would often be lost
+    plain = tol >= finest and isinstance(problem.loss, Hinge) and problem.y.ndim == 1 and problem.fit_intercept
+    most_rows = 5_000  # of a matrix in float64 and the cache of LIBSVM: 400 MB
     if (
         not plain
         or not np.ptp(problem.y)
-        or problem.n_samples > MOST_ROWS
+        or problem.n_samples > most_rows
         or problem.regularizer.weight_set
         or len(problem.unpenalized)
     ):
@@ -49,9 +45,12 @@ def support_vector_model(problem: Problem, tol: float) -> Model | None:
     gram = problem.stack.combine(weights)
     if not np.isfinite(gram).all():
         return None
-    limit = STEPS_PER_ROW * problem.n_samples
+    steps_per_row = 30  # of LIBSVM: of 1,000 rows at most half the time of the interior-point method
+    limit = steps_per_row * problem.n_samples
     svm: Any = import_module("sklearn.svm")  # when needed: the import takes as long as many fits
-    machine = svm.SVC(kernel="precomputed", C=1.0, tol=SHARE * tol, cache_size=CACHE, max_iter=limit)
+    share = 1e-3  # of the relative gap asked for: a violation of the optimality conditions, in units of scores
+    cache = 200.0  # megabytes
+    machine = svm.SVC(kernel="precomputed", C=1.0, tol=share * tol, cache_size=cache, max_iter=limit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the limit
         machine.fit(gram, problem.y, sample_weight=problem.weight)

@@ -26,7 +26,6 @@ from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.gram.newton_system import add_rank_update
 from manykernels.validation.arrays import Array
 
-FALLEN = 0.01  # of their largest size; products that fell below it are computed anew, free of the rounding of that size
 NEARLY_ACTIVE = 0.98  # share of the bound above which a kernel without weight stays among those followed
 
 
@@ -217,7 +216,9 @@ class TrackedKernels:
         self._path += step * float(np.linalg.norm(self._drho))
         self._products = self._products + step * self._changes
         size = float(np.abs(self._products).max(initial=0.0))
-        if size < FALLEN * self._largest_product:
+        # of their largest size; products that fell below it are computed anew, free of the rounding of that size
+        fallen = 0.01
+        if size < fallen * self._largest_product:
             self._products, self._largest_product = self._products_of(self.rho, self.indices), size
         self._largest_product = max(self._largest_product, size)
         self._measure()

@@ -40,24 +40,16 @@ if TYPE_CHECKING:
 INNER_SHARE = 0.3  # of tol: how closely a working set is solved, to leave room for violations outside
 INNER_PROGRESS = 0.05  # of the current gap: there is no point in solving a wrong working set exactly
 FIRST_GAP = 0.1  # of the first working set
-WARM, LEAST_WARM = 2, 10  # size of the first working set from a model: in kernels of that model, and at least
-NEARLY_VIOLATED = 0.995  # kernels this close to the bound are taken in along with the violators
 NEARLY_ACTIVE = 0.98  # kernels this close to the bound stay
-DENSE_START = 20  # regularizers without a hard dual constraint keep many kernels: start with this part of all
-MOST_TRIMS = 3
 GROWTH = 3  # most kernels added to a working set, in sizes of it
 WORTH_DROPPING = 0.25  # share of the working set below which copying the rest costs more than it saves
-SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
 
 # Copies
 FULL = 1.5  # sizes of its triangles from which a stack holds more than them
-SPARED_ROWS = 1.5  # kernels that a buffer has room for, in those of the working set that it is for
 # Most kernels that it has spare room for, of a set that begins from a model and is some times as large: of the last
 # fits of three searches two sets did not grow, from 10 and 28 kernels, and one from 10 to 14; a buffer that is outgrown
 # is held beside the next.
 SPARED_OF_WARM = 5
-SINGLE_PRECISION_GAP = 1e-5  # loosest gap that single precision of a copy could be felt in, of kernels to be evaluated
-ROUNDED_SHARE = 0.1  # of tol, that single precision of a copy of kernels in memory may be predicted to move
 
 
 # Where the kernels of a working set are read from: the stack itself if in memory, unless its matrices are full and few,
@@ -86,7 +78,7 @@ class WorkingCopy:
             chosen: GramStack = stack.view(kernels, prove=False)
             self._forget()
         elif self._fits(kernels.size):
-            chosen = PackedStack(self._packed(kernels), stack.n_samples, n_threads=stack.n_threads)
+            chosen = PackedStack(self._pack(kernels), stack.n_samples, n_threads=stack.n_threads)
             self.kernels = kernels
         else:
             chosen = stack.take(kernels)
@@ -97,7 +89,7 @@ class WorkingCopy:
         self.kernels = self._rows = np.zeros(0, dtype=np.intp)
         self._buffer = None
 
-    def _packed(self, kernels: Array) -> Array:
+    def _pack(self, kernels: Array) -> Array:
         kept = self._rows[np.isin(self.kernels, kernels)]
         buffer = self._room(kernels.size)
         source = buffer if self._buffer is None else self._buffer
@@ -124,7 +116,10 @@ class WorkingCopy:
         problem, stack = self.problem, self.problem.stack
         if stack.dtype == np.float32:
             return stack.dtype
-        single = self._rounding <= ROUNDED_SHARE * self.tol if stack.in_memory else self.tol >= SINGLE_PRECISION_GAP
+        # loosest gap that single precision of a copy could be felt in, of kernels to be evaluated
+        single_precision_gap = 1e-5
+        rounded_share = 0.1  # of tol, that single precision of a copy of kernels in memory may be predicted to move
+        single = self._rounding <= rounded_share * self.tol if stack.in_memory else self.tol >= single_precision_gap
         single &= not problem.unpenalized.size  # whose weights multiply rounding
         return np.dtype(np.float32 if single else np.float64)
 
@@ -163,7 +158,8 @@ class WorkingCopy:
         """Return a buffer of at least ``size`` rows, with some to spare: where addresses are limited the count."""
         if self._buffer is not None and self._buffer.shape[0] >= size:
             return self._buffer
-        spared = int(SPARED_ROWS * size) - size
+        spared_rows = 1.5  # kernels that a buffer has room for, in those of the working set that it is for
+        spared = int(spared_rows * size) - size
         rows = size + (min(spared, SPARED_OF_WARM) if self.warm else spared)
         return np.empty((min(rows, self._most_rows), self._entries), dtype=self._dtype)
 
@@ -254,7 +250,8 @@ class WorkingSet(Solver):
         if state.kernels.size < problem.n_kernels:
             wanted = max(wanted, min(INNER_PROGRESS * state.gap, FIRST_GAP))
         state.iteration.descend(wanted, self._negligible_gap(wanted))
-        if state.trims < MOST_TRIMS and state.iteration.within(self.tol):
+        most_trims = 3
+        if state.trims < most_trims and state.iteration.within(self.tol):
             self._trim(problem, state, state.share * self.tol)
 
     def extract(self, problem: Problem, state: _State) -> Model:
@@ -274,10 +271,12 @@ class WorkingSet(Solver):
         bounds = problem.regularizer.inactive_below
         norms = _relative(state.norms, bounds) if np.any(bounds) else state.norms
         always = int(np.isinf(norms).sum())  # kernels that no norm is too small for can never be left out
+        warm, least_warm = 2, 10  # size of the first working set from a model: in kernels of that model, and at least
         size = (
-            min(self.initial_size, max(WARM * int(np.count_nonzero(d)), LEAST_WARM)) if d.any() else self.initial_size
+            min(self.initial_size, max(warm * int(np.count_nonzero(d)), least_warm)) if d.any() else self.initial_size
         )
-        size = max(size, 0 if problem.regularizer.dual_constraint else problem.n_kernels // DENSE_START)
+        dense_start = 20  # regularizers without a hard dual constraint keep many kernels: start with this part of all
+        size = max(size, 0 if problem.regularizer.dual_constraint else problem.n_kernels // dense_start)
         worst = np.argsort(-norms, kind="stable")[: size + always]
         state.kernels = np.union1d(worst, np.flatnonzero(d))
         if state.kernels.size == problem.n_kernels:  # none outside, for which to leave room
@@ -293,12 +292,14 @@ class WorkingSet(Solver):
         keep = ~iteration.kernels.inactive() | (inside >= min(NEARLY_ACTIVE, inside.max()))
         outside = np.ones(problem.n_kernels, dtype=bool)
         outside[state.kernels] = False
-        found = np.flatnonzero(outside & (norms > NEARLY_VIOLATED))
+        nearly_violated = 0.995  # kernels this close to the bound are taken in along with the violators
+        found = np.flatnonzero(outside & (norms > nearly_violated))
         growth = GROWTH if problem.stack.in_memory else 1
         room = max(self.initial_size, growth * state.kernels.size)
         added = found[np.argsort(-norms[found], kind="stable")][:room]
         state.missed = np.union1d(state.missed, np.intersect1d(added, state.trimmed))
-        if not (norms[added] > 1.0).any() or state.gap > SLOW * state.previous_gap:
+        slow = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
+        if not (norms[added] > 1.0).any() or state.gap > slow * state.previous_gap:
             state.share *= 0.3
             keep[:] = True
         if problem.stack.in_memory and np.count_nonzero(~keep) < WORTH_DROPPING * keep.size:
@@ -306,7 +307,7 @@ class WorkingSet(Solver):
         if added.size or not keep.all():
             state.kernels = np.concatenate([state.kernels[keep], added])
             chosen = state.copy.choose(state.kernels)
-            moved = iteration.moved_to(chosen, keep, state.norms[added], state.absolute_gap)
+            moved = iteration.move_to(chosen, keep, state.norms[added], state.absolute_gap)
             # Kernels far beyond their bound enter with weights that can throw the iteration off its path for good.
             rho, b = problem.zero_model()
             lost = moved.bounds()[0] > problem.empirical_loss(np.full(problem.n_samples, b))
@@ -323,14 +324,14 @@ class WorkingSet(Solver):
         """
         assert state.iteration is not None
         keep = ~state.iteration.kernels.inactive() | np.isin(state.kernels, state.missed)
-        if keep.all() or not keep.any() or state.iteration.within_with_zeros(self._negligible_gap(wanted)):
+        if keep.all() or not keep.any() or state.iteration.allows_zeros(self._negligible_gap(wanted)):
             return
         state.trims += 1
         state.trimmed = np.union1d(state.trimmed, state.kernels[~keep])
         state.kernels = state.kernels[keep]
         chosen = state.copy.choose(state.kernels)
         distance = wanted * max(abs(state.iteration.bounds()[0]), problem.tiny)
-        state.iteration = state.iteration.moved_to(chosen, keep, np.zeros(0), distance)
+        state.iteration = state.iteration.move_to(chosen, keep, np.zeros(0), distance)
         state.iteration.descend(wanted, self._negligible_gap(wanted))
 
     def _negligible_gap(self, wanted: float) -> float:

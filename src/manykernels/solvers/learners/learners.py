@@ -37,9 +37,6 @@ from manykernels.solvers.learners import products
 from manykernels.solvers.learners.smo_svm import svm_from
 from manykernels.validation.arrays import Array
 
-MOST_HALVINGS = 30  # of a Newton step, until the objective falls
-
-
 # Exact answers for piecewise quadratic losses: guess which samples are at a bound, solve for the rest, correct.
 #
 # The dual of a fixed-weight learner with one of these losses is the quadratic program
@@ -204,14 +201,15 @@ def _fit_coupled(problem: Problem, gram: Array, warm: LearnerFit | None, tol: fl
         curvature, units = bound.curvature(z), np.eye(len(z))
         hessian = np.array([curvature.product(unit) for unit in units])
         step = np.linalg.solve(units + hessian @ gram, -(rho + bound.gradient(z)))
-        rho = _shortened(problem, gram, rho, step, found.primal)
+        rho = _shorten(problem, gram, rho, step, found.primal)
     assert best is not None
     return best
 
 
-def _shortened(problem: Problem, gram: Array, rho: Array, step: Array, before: float) -> Array:
+def _shorten(problem: Problem, gram: Array, rho: Array, step: Array, before: float) -> Array:
     """Return the end of a step halved until the objective falls."""
-    for _ in range(MOST_HALVINGS):
+    most_halvings = 30  # of a Newton step, until the objective falls
+    for _ in range(most_halvings):
         if _objective(problem, gram, rho + step) < before:
             return rho + step
         step = 0.5 * step

@@ -28,9 +28,7 @@ PAIRS_TOL, SINGLES_TOL = 1e-4, 1e-3
 SMO_SWEEPS = 50  # most steps, as a multiple of the number of samples
 LEAST_GAP = 1e-20  # of conjugate gradients, relative to the dual value: residuals of 1e-10
 MOST_PRODUCTS = 2000  # of a matrix that is not formed with vectors, for one learner
-MOST_NEWTON_STEPS = 50  # of a loss that is not quadratic, on products
 FORCING = 1e-6  # share of the squared residual that conjugate gradients leave of a Newton step
-SUFFICIENT, MOST_HALVINGS = 1e-4, 40  # share of the slope that a step must keep, and how often it is halved for that
 
 # Active set
 MOST_ROUNDS = 20
@@ -106,13 +104,14 @@ def newton(problem: Problem, gram: WeightedProducts, rho: Array, b: float, tol: 
     products = 1
     if not point.value < zero.value:  # old coefficients at new weights may be worse than none, or overflow
         point = zero
-    for _ in range(MOST_NEWTON_STEPS):
+    most_newton_steps = 50  # of a loss that is not quadratic, on products
+    for _ in range(most_newton_steps):
         room = tol * max(abs(point.value), problem.tiny)
         step = _newton_step(problem, gram, point, room)
         products += step.products
         if step.slope >= 0.0:
             break
-        moved = _descended(problem, point, step)
+        moved = _backtrack(problem, point, step)
         if moved is None:
             break
         point = moved
@@ -202,13 +201,15 @@ class Projection:
         return self._c * (total / self._square) if self._square > 0 else np.zeros_like(self._c)
 
 
-def _descended(problem: Problem, point: _Point, step: _Step) -> _Point | None:
+def _backtrack(problem: Problem, point: _Point, step: _Step) -> _Point | None:
     """Return the first of the points at 1, 1/2, 1/4, ... of a step with sufficient decrease; None if none."""
     length = 1.0
-    for _ in range(MOST_HALVINGS):
+    # share of the slope that a step must keep, and how often it is halved for that
+    sufficient, most_halvings = 1e-4, 40
+    for _ in range(most_halvings):
         rho, b = point.rho + length * step.rho, point.b + length * step.b
         found = _Point.at(problem, point.f + length * step.f, rho, b)
-        if found.value <= point.value + SUFFICIENT * length * step.slope:
+        if found.value <= point.value + sufficient * length * step.slope:
             return found
         length *= 0.5
     return None
