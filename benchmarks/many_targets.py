@@ -73,8 +73,10 @@ def recomputed_gap(model: MKLRegressorCV, X: np.ndarray, Y: np.ndarray) -> float
     for t in np.random.default_rng(0).choice(Y.shape[1], min(SAMPLED, Y.shape[1]), replace=False):
         found = model.solution_[t]
         total, ratio = model.alpha_[t] * len(X), model.l1_ratio_[t]
-        problem = Problem(kernels, Y[:, t], get_loss("squared"), get_regularizer("elasticnet", total, l1_ratio=ratio))
-        gaps.append(problem.certificate(found.dual_coef, found.kernel_weights, found.intercept).relative_gap)
+        penalty = get_regularizer("elasticnet", total, l1_ratio=ratio)
+        used = slice(None) if ratio > 0 or not found.active.size else found.active  # averages of a target's kernels
+        problem = Problem(kernels[used], Y[:, t], get_loss("squared"), penalty)
+        gaps.append(problem.certificate(found.dual_coef, found.kernel_weights[used], found.intercept).relative_gap)
     return max(gaps)
 
 

@@ -18,9 +18,8 @@ from manykernels.exceptions import InvalidInputError
 RNG = np.random.default_rng(4)
 N, T = 120, 14
 X = RNG.normal(size=(N + 60, 12))
-BANK = KernelBank.from_views(
-    {"one": [0, 1, 2, 3], "two": [4, 5, 6, 7], "three": [8, 9, 10, 11]}, Linear(), normalize="mean_diagonal"
-)
+VIEWS = {"one": [0, 1, 2, 3], "two": [4, 5, 6, 7], "three": [8, 9, 10, 11]}
+BANK = KernelBank.from_views(VIEWS, Linear(), normalize="mean_diagonal")
 WEIGHTS = RNG.normal(size=(12, T))
 WEIGHTS[4:, : T // 2] = 0.0  # the first half of the targets sees one view
 WEIGHTS[:8, T // 2 :] = 0.0  # the other half another one
@@ -64,22 +63,47 @@ def test_a_search_chooses_strength_and_mixing_of_every_target(searched):
 def test_the_models_of_a_search_are_those_of_plain_estimators(searched):
     for t in range(0, T, 3):
         ratio = {1.0: "l1", 0.0: "ridge"}.get(searched.mixing_[t], "elasticnet")
-        plain = MKLRegressor(BANK, penalty=ratio, alpha=searched.alpha_[t], l1_ratio=searched.l1_ratio_[t], tol=1e-6)
+        taken = searched.kernel_weights_[t] > 0 if ratio == "ridge" else np.ones(3, dtype=bool)  # averages of few views
+        views = {name: VIEWS[name] for name, used in zip(VIEWS, taken, strict=True) if used}
+        bank = KernelBank.from_views(views, Linear(), normalize="mean_diagonal")
+        plain = MKLRegressor(bank, penalty=ratio, alpha=searched.alpha_[t], l1_ratio=searched.l1_ratio_[t], tol=1e-5)
         plain.fit(X[TRAIN], Y[TRAIN, t])
         np.testing.assert_allclose(searched.predict(X[TEST])[:, t], plain.predict(X[TEST]), atol=0.05 * Y[:, t].std())
 
 
 def test_scores_of_folds_are_those_of_models_that_have_not_seen_the_rows(searched):
-    table = searched.cv_results_
+    selects = MKLRegressorCV(BANK, cv=KFold(4), l1_ratios=[1.0]).fit(X[TRAIN], Y[TRAIN])
+    assert set(searched.cv_results_["mixing"]) == {0.0, 0.5, 1.0}
+    table = selects.cv_results_
     selecting = table[(table["mixing"] == 1.0) & (table["kernels"] != "no kernels")]
-    assert set(table["mixing"]) == {0.0, 0.5, 1.0}
     assert selecting["n_active"].is_monotonic_increasing
     # Predictions of held-out rows are those of models of the other rows at the same fraction of their own strengths.
-    t = int(np.flatnonzero(searched.mixing_ == 1.0)[0])
-    fraction = searched.cv_results_["fraction"][searched.best_per_target_[t]]
+    fraction = table["fraction"][selects.best_per_target_[0]]
     train, test = next(KFold(4).split(X[TRAIN]))
-    own = MKLRegressor(BANK, alpha=f"{fraction}*max").fit(X[train], Y[train, t])
-    np.testing.assert_allclose(searched.cv_predictions_[test, t], own.predict(X[test]), atol=0.1 * Y[:, t].std())
+    own = MKLRegressor(BANK, alpha=f"{fraction}*max").fit(X[train], Y[train, 0])
+    np.testing.assert_allclose(selects.cv_predictions_[test, 0], own.predict(X[test]), atol=0.1 * Y[:, 0].std())
+
+
+def test_targets_that_see_a_single_view_are_averages_of_few_views_with_weights_of_exactly_zero(searched):
+    labels = searched.cv_results_["kernels"].to_numpy()[searched.best_per_target_]
+    few = labels == "kernels of each target"
+    assert few.mean() > 0.7
+    assert (searched.kernel_weights_ == 0).mean() > 0.5
+    t = int(np.flatnonzero(few & (np.arange(T) < T // 2))[0])
+    assert searched.kernel_weights_[t, 0] > 0
+    # Held-out predictions are those of ridge regression on these views at the same fraction of the scale of the fold.
+    views = [VIEWS[name] for name, weight in zip(VIEWS, searched.kernel_weights_[t], strict=True) if weight > 0]
+    train, test = next(KFold(4).split(X[TRAIN]))
+    bank, rows = KernelBank.from_views(dict(enumerate(views)), Linear(), normalize="mean_diagonal").fit_prepare(
+        X[train]
+    )
+    K, crossed = bank.block(rows, rows).sum(axis=0), bank.block(bank.prepare(X[test]), rows).sum(axis=0)
+    y = Y[train, t] - Y[train, t].mean()
+    crossed = crossed - crossed.mean(axis=1, keepdims=True) - K.mean(axis=0) + K.mean()
+    K = K - K.mean(axis=0) - K.mean(axis=1, keepdims=True) + K.mean()
+    strength = searched.cv_results_["fraction"][searched.best_per_target_[t]] * (y @ K @ y) / (y @ y)
+    expected = crossed @ np.linalg.solve(K + strength * np.eye(len(train)), y) + Y[train, t].mean()
+    np.testing.assert_allclose(searched.cv_predictions_[test, t], expected, atol=1e-4 * Y[:, t].std())
 
 
 def test_targets_of_held_out_rows_change_nothing_in_their_fold(monkeypatch):

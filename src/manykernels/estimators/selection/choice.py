@@ -214,14 +214,15 @@ class CrossValidated(LearnsChoice):
         found = search.found
         self.n_folds_ = len(search.folds) if found else 0
         levels = self._levels_of_noise(whole, samples) if found else []
-        evidence = partial(Evidence.of, splits, levels if exchangeable and levels else None)
+        evidence = partial(Evidence.of, splits, (exchangeable and levels) or None, shrinks=True)
         candidates = self._choose_mixtures(search, found, whole, evidence)
         if not found:
             self._learn_default(candidates[0], samples, loss, time_left(end))
         else:
             taken = [candidates[index] for index in cast("Array", self.best_per_target_)]
             if search.ending.status is None:
-                mixings = np.array([own.family.mixing for own in taken])
+                numbers = {family: number for number, family in enumerate(search.mixtures)}
+                families = np.array([numbers.get(own.family, -1) for own in taken])
                 fractions = np.array([own.strength for own in taken])
                 tests, columns = (
                     [test for _, test in splits],
@@ -229,7 +230,7 @@ class CrossValidated(LearnsChoice):
                 )
                 with search.ending.noted():
                     self._held_out_targets = HeldOutTargets.of(
-                        search, mixings, fractions, tests, samples.n_given, columns
+                        search, families, fractions, tests, samples.n_given, columns
                     )
             search.folds.clear()
             self._learn_choice(candidates, whole, lambda *_: None, samples, time_left(end), levels)

@@ -118,7 +118,7 @@ class LearnsChoice(KeepsHeldOut):
         scales = [own.family.scale_of(k, whole) for k, own in enumerate(mine)]
         penalties = [scale.at(own.strength) for scale, own in zip(scales, mine, strict=True)]
         settings = self._resources.limits() | {"tol": self.tol, "random_state": self.random_state}
-        mixtures = [own.family for own in mine]
+        mixtures = [own.family.of_target(k) for k, own in enumerate(mine)]
         problems = whole.problems
         models = [None if self.solver != AUTO or landmarks else begin(own.family, own.strength) for own in mine]
         starts = [None if own is None else own[k] for k, own in enumerate(models)]

@@ -214,6 +214,10 @@ class Mixture:
     doubt: float = 0.0
     scales: tuple[Scale, ...] = ()  # of each target on all rows, a unit of weight: of folds in which nothing is gained
 
+    def of_target(self, target: int) -> Mixture:
+        """Return the mixture of a single target."""
+        return self
+
     @cached_property
     def kernels(self) -> Array:
         """Positions of the participating kernels."""

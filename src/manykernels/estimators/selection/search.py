@@ -36,13 +36,13 @@ from manykernels.estimators.selection.strengths import (
     worth_all_rows,
 )
 from manykernels.estimators.strength import AUTO, default_fraction
-from manykernels.estimators.supervised.problems import Fit, end_of, solve_problems, time_left
+from manykernels.estimators.supervised.problems import Fit, end_of, in_double_precision, solve_problems, time_left
 from manykernels.grams.plan import MOST_ROOM
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Solver, Status
 from manykernels.solvers.fold import Candidate
-from manykernels.solvers.gram.many_targets import many_targets
+from manykernels.solvers.gram.many_targets import dual_norms_of, many_targets
 from manykernels.solvers.run import Run
 from manykernels.solvers.solution import Limits
 from manykernels.threads import blas_threads
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 
 MOST_AVERAGES = 2  # of many rows that are tried with all of them
+TOGETHER = 8_192  # targets of a batch that are fitted on all rows together
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
 AVERAGING_RATIO, AVERAGING_STEPS = 1e-6, 25  # smallest fraction of the first grid of an average, and its length
 
@@ -356,24 +357,46 @@ def learned(
     solutions: list[Solution | None] = [None] * len(problems)
     whole: list[Problem] = list(problems)
     norms = np.zeros((len(problems), problems[0].n_kernels))
-    together = many_targets(problems) and all((own.weights == 1.0).all() for own in set(mixtures))
-    for mixture in dict.fromkeys(mixtures[:1] if together else mixtures):
-        at = [k for k, own in enumerate(mixtures) if together or own is mixture]
+    together = many_targets(problems)
+    keys: list[Any] = [own.weights.tobytes() if together else own for own in mixtures]
+    groups = [[k for k, own in enumerate(keys) if own == key] for key in dict.fromkeys(keys)]
+    rows: Any = np.zeros((len(keys), problems[0].n_samples), problems[0].y.dtype) if together and groups[1:] else None
+    for at in [some[n : n + TOGETHER] for some in groups for n in range(0, len(some), TOGETHER)]:
+        mixture = min((mixtures[k] for k in at), key=lambda own: own.averages)
         mine = [mixture.pose(problems[k]).with_penalty(regularizers[k]) for k in at]
+        mine = mine if many_targets(mine) else list(map(in_double_precision, mine))
         left = settings | {"time_limit": time_left(until)}
-        fit = mixture.embedded(
-            _solved(mine, mixture, [starts[k] for k in at], solver, n_jobs, left), [problems[k] for k in at]
-        )
-        for k, problem, found, norm in zip(at, fit.problems, fit.solutions, fit.norms, strict=True):
-            whole[k], norms[k] = problem, norm
-            solutions[k] = found if len(mixture.kernels) == len(norm) else _certify_all_kernels(found, problem)
+        fit = _solved(mine, mixture, [starts[k] for k in at], solver, n_jobs, left)
+        fit = fit if rows is None else _rounded(fit, rows.dtype, settings["tol"])
+        fit = mixture.embedded(fit, [problems[k] for k in at])
+        found = fit.solutions if len(mixture.kernels) == norms.shape[1] else _certify_all_kernels(fit)
+        for k, problem, solution, norm in zip(at, fit.problems, found, fit.norms, strict=True):
+            whole[k], norms[k], solutions[k] = problem, norm, solution
+            if rows is not None and solution.dual_coef.dtype == rows.dtype:  # held in a single array
+                rows[k] = solution.dual_coef
+                solutions[k] = replace(solution, dual_coef=rows[k])
     return Fit(whole, [found for found in solutions if found is not None], norms)
 
 
-def _certify_all_kernels(found: Solution, problem: Problem) -> Solution:
-    """Return a solution with a certificate of the dual norms of all kernels."""
-    norms = problem.dual_norms(problem.feasible_dual(found.dual_coef))
-    return replace(found, certificate=replace(found.certificate, dual_norms=norms))
+def _rounded(fit: Fit, dtype: Any, tol: float) -> Fit:
+    """Return coefficients in a precision, where the certificates of the rounded ones allow it."""
+    solutions = list(fit.solutions)
+    for k, (problem, own) in enumerate(zip(fit.problems, fit.solutions, strict=True)):
+        if own.dual_coef.dtype != dtype:
+            rho = own.dual_coef.astype(dtype)
+            certificate = problem.certificate(rho.astype(np.float64), own.kernel_weights, own.intercept)
+            if certificate.relative_gap <= tol:
+                solutions[k] = replace(own, dual_coef=rho, certificate=certificate)
+    return replace(fit, solutions=solutions)
+
+
+def _certify_all_kernels(fit: Fit) -> list[Solution]:
+    """Return the solutions with certificates of the dual norms of all kernels."""
+    rhos = [problem.feasible_dual(own.dual_coef) for problem, own in zip(fit.problems, fit.solutions, strict=True)]
+    return [
+        replace(own, certificate=replace(own.certificate, dual_norms=norms))
+        for own, norms in zip(fit.solutions, dual_norms_of(fit.problems, rhos), strict=True)
+    ]
 
 
 def _solved(

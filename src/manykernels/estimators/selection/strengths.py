@@ -108,6 +108,7 @@ class Evidence:
     # (T,): shares of permuted targets that are as strongly related to the kernels as each target; NaN if not known
     p_values: Array
     ranks: bool = False  # whether models rank samples, which a constant does not: half a standard error is enough
+    shrinks: bool = False  # whether weak effects are shrunk as far as folds say: half a standard error is enough
 
     @classmethod
     def of(
@@ -117,13 +118,14 @@ class Evidence:
         n_scores: int,
         *,
         ranks: bool = False,
+        shrinks: bool = False,
     ) -> Evidence:
         """Return the evidence of the splits, with noise levels per score or for all problems together."""
         together = levels is not None and len(levels) != n_scores
         parts = [levels] if together or levels is None else [[level] for level in levels]
         p_values = np.array([np.nan if part is None else p_value(part) for part in parts])
         share = float(np.mean([len(test) / len(train) for train, test in splits]))
-        return cls(share, np.broadcast_to(p_values, n_scores), ranks)
+        return cls(share, np.broadcast_to(p_values, n_scores), ranks, shrinks)
 
     def useful(self, scores: Array, constants: Array) -> Array:
         """Whether to predict with a model of the scores (n_folds, T) rather than with the best constants, (T,).
@@ -131,11 +133,11 @@ class Evidence:
         The model must be ahead in the mean and pass one of two tests at 5 %: a permutation test, by which the target is
         more strongly related to the kernels than 95 % of permuted ones, or a paired t-test of the scores over the
         folds. Where targets cannot be permuted, half a standard error will do, as what wins by luck is not ahead by as
-        much on average; and for hazards, of which few events pass no test. These are kept as well where the permutation
-        test passes at 20 %. One fold tells no error.
+        much on average; and for hazards, of which few events pass no test, and for many targets. Hazards are kept as
+        well where the permutation test passes at 20 %. One fold tells no error.
         """
         quantile = stdtrit(len(scores) - 1, 1.0 - SIGNIFICANT) if len(scores) > 1 else 0.0
-        quantile = min(quantile, USEFUL) if self.ranks else quantile
+        quantile = min(quantile, USEFUL) if self.ranks or self.shrinks else quantile
         needed = np.where(self.p_values <= SIGNIFICANT, 0.0, quantile)
         return self.related | self._ahead(scores, constants, np.where(np.isnan(self.p_values), USEFUL, needed))
 

@@ -103,7 +103,7 @@ def solve_problems(
         if solver == AUTO and parameters.get("callback") is None and takes_batch(problems):
             found, ended = solve_targets(problems, **parameters)
         rest = [k for k, solution in enumerate(found) if solution is None]
-        posed = [_double_precision(problems[k]) for k in rest]
+        posed = [in_double_precision(problems[k]) for k in rest]
         chosen = [chosen_solver(solver, problem, random_state, **parameters) for problem in posed]
         left = posed, chosen, [starts[k] for k in rest] if starts else ()
         with interrupted() if ended else nullcontext():
@@ -114,7 +114,7 @@ def solve_problems(
     return Fit(problems, solutions, np.array([found.kernel_norms for found in solutions]))
 
 
-def _double_precision(problem: Problem) -> Problem:
+def in_double_precision(problem: Problem) -> Problem:
     """Return a problem whose target is in double precision."""
     return (
         problem.with_target(problem.y.astype(np.float64))

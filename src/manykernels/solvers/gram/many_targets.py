@@ -400,18 +400,29 @@ def strengths_of(problems: Sequence[Problem]) -> tuple[Array, Array]:
 def keep_empty_norms(problems: Sequence[Problem]) -> list[Array]:
     """Return the dual norms of all models without kernels, computed together; the problems keep them."""
     found: list[Array] = []
-    stack = problems[0].stack
-    stack.pivoted()
+    problems[0].stack.pivoted()
     for start in range(0, len(problems), CHUNK):
         some = problems[start : start + CHUNK]
-        rhos = np.column_stack([problem.empty_coefficients for problem in some])
-        units = np.abs(rhos).max(axis=0)
-        units[units == 0] = 1.0
-        for problem, own, unit in zip(some, stack.quad_each(rhos / units).T, units.tolist(), strict=True):
-            found.append(unit * np.sqrt(np.maximum(own, 0.0)) / problem.penalties)
-            problem.keep_empty_norms(found[-1])
+        found += dual_norms_of(some, [problem.empty_coefficients for problem in some])
+        for problem, own in zip(some, found[start:], strict=True):
+            problem.keep_empty_norms(own)
             if len(problems) > CHUNK:
                 problem.forget_empty()
+    return found
+
+
+def dual_norms_of(problems: Sequence[Problem], coefficients: Sequence[Array]) -> list[Array]:
+    """Return the dual norms (M,) of problems on the same kernels at their dual coefficients (N,) or (N, T)."""
+    first = problems[0]
+    if not takes_batch(problems):
+        return [own.dual_norms(rho) for own, rho in zip(problems, coefficients, strict=True)]
+    found: list[Array] = []
+    for start in range(0, len(problems), CHUNK):
+        rhos = np.column_stack(coefficients[start : start + CHUNK]).astype(np.float64, copy=False)
+        units = np.abs(rhos).max(axis=0)
+        units[units == 0] = 1.0
+        squares = np.maximum(first.stack.quad_each(rhos / units), 0.0)
+        found += list(np.sqrt(squares.T) * units[:, None] / first.penalties)
     return found
 
 
