@@ -334,3 +334,34 @@ def test_sorted_rows_and_nearly_perfect_scores_are_noted(run: Runner, tmp_path: 
     told = " ".join(run("fit", tmp_path / "days.csv", *words, "--force").err.split())
     assert "The rows are sorted by 'day'." in told
     assert "nearly perfect" not in told
+
+
+def test_several_labels_or_numbers_are_fitted_at_once(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = table["age"] - table["age"].mean()
+    labels = {f"sign {k}": (x + x.std() * rng.normal(size=len(x)) > 0).astype(float) for k in range(2)}
+    labels["sign 1"].iloc[:3] = np.nan
+    numbers = {f"level {k}": x + rng.normal(size=len(x)) for k in range(2)}
+    data, model = tmp_path / "several.csv", tmp_path / "several.mkl"
+    table.assign(**labels, **numbers).to_csv(data, index=False)
+    for kind, (first, second), other in (("classification", labels, numbers), ("regression", numbers, labels)):
+        words = ("--target", first, "--target", second, "--id", "patient", "--drop", "ill", "--drop", "cost")
+        left_out = [part for name in other for part in ("--drop", name)]
+        found = run("fit", data, *words, *left_out, "--output", model, "--force", "--json").json
+        assert found["task"] == kind
+        assert found["target"] == [first, second]
+        predicted = run("predict", model, data).out.splitlines()
+        assert predicted[0].split(",") == [f"prediction_{first}", f"prediction_{second}"]
+        assert len(predicted) == 1 + len(table)
+        assert f"{kind} of 2 targets" in run("inspect", model).out
+    page = run("report", model, data, "--output", tmp_path / "page.html", "--json")
+    assert page.code == 0
+    assert run("export", model, tmp_path / "model.py").code == 0
+
+
+def test_several_targets_of_different_kinds_or_of_other_commands_are_refused(run: Runner, data: Path) -> None:
+    done = run("fit", data, "--target", "ill", "--target", "age", "--id", "patient", "--task", "classification")
+    assert "labels, 0 or 1 in each column, but 'ill' holds other values" in done.err
+    done = run("plan", data, "--target", "ill", "--target", "age")
+    assert done.code == 2
+    assert "Several targets are for manykernels fit" in done.err

@@ -143,7 +143,9 @@ class TableOptions:
     data: Data
     encoding: Encoding = None
     na: Na = None
-    target: Annotated[str | None, typer.Option(help="Column to predict.")] = None
+    target: Annotated[
+        list[str] | None, typer.Option(help="Column to predict; of fit, may be repeated for several at once.")
+    ] = None
     time: Annotated[str | None, typer.Option(help="Survival: column of times, in place of --target.")] = None
     event: Annotated[str | None, typer.Option(help="Survival: column that says if the event was seen.")] = None
     strata: Annotated[str | None, typer.Option(help="Survival: column of groups with baselines of their own.")] = None
@@ -162,19 +164,27 @@ class TableOptions:
     settings: Mapping[str, Any] = field(default_factory=dict)  # parameters of estimators
 
     groups: ClassVar[str | None] = None
+    several: ClassVar[bool] = False  # whether there may be several targets
 
     def __post_init__(self) -> None:
-        if (self.time is None) != (self.event is None) or (self.target is None) == (self.time is None):
+        if (self.time is None) != (self.event is None) or (not self.target) == (self.time is None):
             raise typer.BadParameter("Name what to predict: --target COLUMN, or --time COLUMN and --event COLUMN.")
         if self.strata is not None and self.event is None:
             raise typer.BadParameter("--strata is for survival, with --time and --event.")
         if self.time is not None and self.task != "auto":
             raise typer.BadParameter("--time and --event are for survival; leave out --task.")
+        if len(self.columns) > 1 and not self.several:
+            raise typer.BadParameter("Several targets are for manykernels fit; here, give one --target.")
 
     @property
-    def column(self) -> str:
-        """The column to predict: the target, or the times."""
-        return self.target or self.time or ""
+    def columns(self) -> list[str]:
+        """The columns to predict: the targets, or the times."""
+        return list(self.target or [self.time or ""])
+
+    @property
+    def column(self) -> str | list[str]:
+        """The column to predict, or a list of several."""
+        return self.columns if len(self.columns) > 1 else self.columns[0]
 
     @property
     def files(self) -> list[Path | None]:
@@ -207,6 +217,8 @@ class LearningOptions(FoldOptions):
 @dataclass(frozen=True, kw_only=True)
 class FitOptions(LearningOptions):
     """Options of ``manykernels fit``."""
+
+    several: ClassVar[bool] = True
 
     test_size: Annotated[float, typer.Option(min=0.0, max=0.99, help="Share of rows to hold out; 0 for none.")] = 0.2
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")] = Path("model.mkl")
@@ -250,7 +262,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     facts = {
         "table": f"{options.data}: {len(samples.target)} rows, {samples.features.shape[1]} columns to learn from",
         "task": f"{samples.task}, since {samples.reason}" if options.task == "auto" else samples.task,
-        ", ".join([options.column, *survival_columns(options).values()]): samples.describe_target(),
+        ", ".join([*options.columns, *survival_columns(options).values()]): samples.describe_target(),
         "rows": f"{report.n_samples} to fit, {report.n_test} held out",
     }
     outcome.show(*report_tables(report, facts, constant, importance), "")
@@ -333,7 +345,8 @@ def plain_or_in_folds(options: FoldOptions, task: str, bank: KernelBank) -> Any:
     at_a_strength, in_folds = ESTIMATORS[task]
     if options.cv is None:
         return at_a_strength(bank)
-    grouped = StratifiedGroupKFold if task == "classification" else GroupKFold
+    single = len(options.columns) == 1
+    grouped = StratifiedGroupKFold if task == "classification" and single else GroupKFold
     return in_folds(bank, cv=options.cv if options.groups is None else grouped(options.cv))
 
 
@@ -366,7 +379,7 @@ def hold_out(samples: LabeledTable, test_size: float, seed: int) -> tuple[Array,
         if samples.groups is not None:
             splitter = GroupShuffleSplit(1, test_size=test_size, random_state=seed)
             return next(splitter.split(rows, samples.target, samples.groups))
-        labels = samples.target if samples.task == "classification" else None
+        labels = samples.target if samples.task == "classification" and np.ndim(samples.target) == 1 else None
         stratify = samples.target["event"] if samples.task == SURVIVAL else labels
         return tuple(train_test_split(rows, test_size=test_size, stratify=stratify, random_state=seed))
     except ValueError as error:

@@ -293,7 +293,7 @@ def rows_of_fit(model: BaseEstimator, metadata: Mapping[str, Any], frame: pd.Dat
     left_out, groups = metadata.get("left_out", ()), metadata.get("groups")
     event, strata = metadata.get("event"), metadata.get("strata")
     names = [str(name) for name in getattr(model, "feature_names_in_", present)]
-    known = {*names, metadata["target"], event, strata, *left_out, groups}
+    known = {*names, *_targets(metadata), event, strata, *left_out, groups}
     fitted = MKLReport.from_estimator(model)
     samples = split_columns(
         frame.loc[:, [name in known for name in frame]],
@@ -455,4 +455,7 @@ def run_report(
 
 
 def _what(report: MKLReport, metadata: dict[str, Any]) -> str:
-    return f"{report.task} of {metadata['target']!r}" if "target" in metadata else report.task
+    if "target" not in metadata:
+        return report.task
+    kept = metadata["target"]
+    return f"{report.task} of {kept!r}" if isinstance(kept, str) else f"{report.task} of {len(kept)} targets"

@@ -41,6 +41,10 @@ class LabeledTable:
                 f"{events} events in {n} rows, {n - events} censored; times from {times.min():.4g} to {times.max():.4g}"
             )
             return text if self.levels is None else f"{text}; {len(self.levels)} strata"
+        if np.ndim(self.target) == 2:
+            means = np.nanmean(self.target, axis=0)
+            word = "shares of ones" if self.task == "classification" else "means"
+            return f"{len(means)} columns, {word} {listed([f'{mean:.4g}' for mean in means[:8]], len(means))}"
         if self.task == "regression":
             return f"{self.target.min():.4g} to {self.target.max():.4g}, mean {self.target.mean():.4g}"
         labels, counts = np.unique(self.target, return_counts=True)
@@ -50,7 +54,7 @@ class LabeledTable:
 
 def split_columns(
     frame: pd.DataFrame,
-    target: str,
+    target: str | Sequence[str],
     *,
     task: str = "auto",
     drop: Sequence[str] = (),
@@ -63,17 +67,23 @@ def split_columns(
     read: Callable[[list[str]], Collection[str]] | None = None,
     orders: Mapping[str, str] | None = None,
 ) -> LabeledTable:
-    """Return checked features and target of a table; features are the columns in ``read``, or all for None."""
-    for option, names in {"time" if event else "target": [target], "drop": drop, "id": ids}.items():
+    """Return checked features and target of a table; features are the columns in ``read``, or all for None.
+
+    Several columns of 0 and 1 are labels, of which some may be missing; others are numbers.
+    """
+    several = [target] if isinstance(target, str) else list(target)
+    for option, names in {"time" if event else "target": several, "drop": drop, "id": ids}.items():
         check_columns(frame, names, f"--{option}")
     for option, name in {"groups": groups, "event": event, "strata": strata}.items():
         check_columns(frame, [name] if name else [], f"--{option}")
     left_out = list(dict.fromkeys([*drop, *ids, *([groups] if groups else [])]))
-    targets = [target, *(name for name in (event, strata) if name is not None)]
+    targets = [*several, *(name for name in (event, strata) if name is not None)]
     if len(set(targets)) < len(targets) or set(targets) & set(left_out):
         raise InvalidInputError(f"The target {quoted(targets)} cannot be left out, nor be two columns in one.")
     notes = []
-    known = frame[targets].notna().all(axis=1)
+    labeled = len(several) > 1 and task != "regression" and all(map(_is_label, (frame[name] for name in several)))
+    known = frame[targets].notna()
+    known = known.any(axis=1) if labeled else known.all(axis=1)
     if not known.all():
         notes.append(f"{int((~known).sum())} of {len(frame)} rows have no {quoted(targets)} and are left out.")
     frame = frame[known]
@@ -95,11 +105,13 @@ def split_columns(
     levels = None if strata is None else tuple(sorted(set(_texts(frame[strata]))))
     if event is not None:
         check_event_name(event, "--event: the column")
-        values = survival_of(frame, target, event, strata, levels)
+        values = survival_of(frame, several[0], event, strata, levels)
         chosen, reason = SURVIVAL, "there are times and events"
+    elif len(several) > 1:
+        chosen, reason, values = _several(frame[several], task, labeled=labeled)
     else:
-        chosen, reason = _task_of(frame[target], target, task)
-        values = _labels(frame[target]) if chosen == "classification" else _numbers(frame[target], target)
+        chosen, reason = _task_of(frame[several[0]], several[0], task)
+        values = _labels(frame[several[0]]) if chosen == "classification" else _numbers(frame[several[0]], several[0])
     together = frame[groups].astype(str).to_numpy(dtype=object) if groups else None
     return LabeledTable(features.reset_index(drop=True), values, chosen, reason, tuple(notes), together, levels, orders)
 
@@ -133,6 +145,25 @@ def _task_of(column: pd.Series, name: str, task: str) -> tuple[str, str]:
     if not are_labels(np.asarray(column, dtype=np.float64)):
         return "regression", f"{name!r} has {n_values} distinct numeric values"
     return "classification", f"{name!r} has {n_values} distinct {'values' if n_values == 2 else 'whole values'}"
+
+
+def _is_label(column: pd.Series) -> bool:
+    """Return True for a column of 0 and 1, or of truth values, and gaps."""
+    return set(column.dropna().unique()) <= {0, 1}
+
+
+def _several(frame: pd.DataFrame, task: str, *, labeled: bool) -> tuple[str, str, Array]:
+    """Return the task of several targets, the reason, and the values."""
+    if labeled:
+        return "classification", "all targets are 0 or 1", frame.astype(object).to_numpy(dtype=np.float64)
+    if task == "classification":
+        other = next(str(name) for name in frame if not _is_label(frame[name]))
+        raise InvalidInputError(
+            f"Several targets of a classification are labels, 0 or 1 in each column, but {other!r} holds other values. "
+            "Fit a model for each column of classes."
+        )
+    values = np.column_stack([_numbers(frame[name], str(name)) for name in frame])
+    return "regression", "several targets are numbers", values
 
 
 def _labels(column: pd.Series) -> Array:

@@ -67,12 +67,12 @@ def held_out_scores(estimator: BaseEstimator, X: TableLike, y: ArrayLike) -> dic
 def constant_scores(estimator: BaseEstimator, fitted: ArrayLike, y: ArrayLike) -> dict[str, float | None]:
     """Return the same scores of the best constant for the targets of the fit: shares of classes, or their mean.
 
-    Empty for quantiles.
+    Empty for quantiles and for several labels.
     """
     task, rows = task_of(estimator), np.zeros((np.shape(y)[0], 1))
     if task == SURVIVAL:
         return {"concordance": 0.5}
-    if estimator.loss == "quantile":
+    if estimator.loss == "quantile" or np.ndim(getattr(estimator, "classes_", 0)) == 2:
         return {}
     constant = DummyClassifier() if task == "classification" else DummyRegressor()
     constant.fit(np.zeros((np.shape(fitted)[0], 1)), fitted)
