@@ -80,10 +80,10 @@ def split_columns(
     targets = [*several, *(name for name in (event, strata) if name is not None)]
     if len(set(targets)) < len(targets) or set(targets) & set(left_out):
         raise InvalidInputError(f"The target {quoted(targets)} cannot be left out, nor be two columns in one.")
-    notes = []
+    notes: list[str] = []
     labeled = len(several) > 1 and task != "regression" and all(map(_is_label, (frame[name] for name in several)))
-    known = frame[targets].notna()
-    known = known.any(axis=1) if labeled else known.all(axis=1)
+    present = frame[targets].notna()
+    known = present.any(axis=1) if labeled else present.all(axis=1)
     if not known.all():
         notes.append(f"{int((~known).sum())} of {len(frame)} rows have no {quoted(targets)} and are left out.")
     frame = frame[known]
