@@ -57,15 +57,16 @@ print(f"{one.certificate.primal:.0f}, {other.certificate.primal:.0f}; scores dif
         "tests/solvers/test_solve_chunks.py",
     ),
     Case(
-        "3.6", "60,000 rows x 4 columns of a memory map, a budget that keeps them in chunks: gap after 15 s at most",
+        "3.6", "60,000 rows x 4 columns of a memory map, a budget that keeps them in chunks: gap, CPU seconds",
         """
 X = rng.normal(size=(60_000, 4)); path = os.path.join(tempfile.mkdtemp(), "r.npy"); np.save(path, X)
 y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.5 * X[:, 2] * X[:, 3] + rng.normal(size=len(X))
+import time; started = time.process_time()
 found = solve(
     KernelBank.auto(), y, X=np.load(path, mmap_mode="r"), loss="squared", penalty="l1", alpha=0.01,
-    time_limit=15, memory_budget="5 MB",
+    time_limit=150, memory_budget="5 MB",
 )
-print(f"{found.status}, gap {found.dual_gap:.0e}")
+print(f"{found.status}, gap {found.dual_gap:.0e}, {time.process_time() - started:.0f} s")
 """,
         "tests/solvers/test_solve_chunks.py",
     ),

@@ -15,6 +15,7 @@ from tests.support.factored import on_factors
 
 from manykernels import KernelBank, Landmarks, Laplacian, Linear, Matern, MKLRegressor, load_model, save_model
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.factored import factored_stack
 from manykernels.grams.rows import columns
 from manykernels.grams.rows.opening import open_rows
 from manykernels.kernels import Gaussian, Missing
@@ -128,6 +129,24 @@ def test_rows_that_lack_a_column_have_features_of_zero() -> None:
     assert not kept[::7].any()
     assert kept[1].any()
     assert not held.diagonal(spec, (0, 1))[::7].any()
+
+
+def test_products_over_chunks_are_those_of_the_features_and_compute_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products need the base kernel alone, features a product with the basis of the landmarks besides."""
+    X = np.random.default_rng(5).normal(size=(90, 3))
+    X[::7, 1] = np.nan
+    bank = KernelBank([("all", Landmarks(Gaussian("median"), 12), None)], missing="mask")
+    (operator,) = factored_stack(open_rows(X, chunk_rows=40), bank).operators([0], 0.0)
+    Z = operator.rows(np.arange(90))
+    assert not Z[::7].any()
+    assert Z[1::7].any()
+    monkeypatch.setattr(Landmarks, "features", lambda *_: pytest.fail("features were computed"))
+    v, rho, scores = np.linspace(-1, 1, Z.shape[1]), np.cos(np.arange(90.0)), np.ones(90)
+    operator.add_scores(v, scores)
+    np.testing.assert_allclose(scores, 1.0 + Z @ v, atol=1e-9)
+    np.testing.assert_allclose(operator.adjoint(rho), Z.T @ rho, atol=1e-9)
+    several = np.column_stack([rho, rho**2])
+    np.testing.assert_allclose(operator.adjoint(several), Z.T @ several, atol=1e-9)
 
 
 def test_rows_in_chunks_give_the_same_model() -> None:

@@ -41,6 +41,14 @@ class FeatureMap(ABC):
     def __call__(self, points: Array) -> Array:
         """Return features (n, rank) of points (n, d)."""
 
+    def function(self, points: Array, v: Array) -> Array:
+        """Return ``z(x)'v`` at points, (n,)."""
+        return np.asarray(self(points) @ v)
+
+    def adjoint(self, points: Array, rho: Array) -> Array:
+        """Return ``Z' rho``, of a single vector or of several in columns."""
+        return np.asarray(self(points).T @ rho)
+
 
 @dataclass(frozen=True)
 class LinearFeatures(FeatureMap):
@@ -144,6 +152,14 @@ class OwnFeatures(FeatureMap):
     def __call__(self, points: Array) -> Array:
         """Return the features of the kernel."""
         return self.spec.features(points)
+
+    def function(self, points: Array, v: Array) -> Array:
+        """Return ``z(x)'v`` at points, (n,), as the kernel computes it."""
+        return self.spec.function(points, v)
+
+    def adjoint(self, points: Array, rho: Array) -> Array:
+        """Return ``Z' rho`` as the kernel computes it."""
+        return self.spec.adjoint(points, rho)
 
 
 @dataclass(frozen=True, eq=False)

@@ -350,15 +350,25 @@ class FeatureOperator(FactorOperator):
         return reading.masked(self._map(reading.points) * self.root)
 
     def add_scores(self, v: Array, out: Array) -> None:
+        assert self._table is not None
+        kept = self.kept
         for rows in self._slices():
-            out[rows] += self.rows(rows) @ v
+            if kept is not None:
+                out[rows] += self.rows(rows) @ v
+                continue
+            reading = self._table.reading(self._spec, self.positions, rows)
+            out[rows] += reading.masked(self._map.function(reading.points, self.root * v))
 
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``, of a single vector or of several in columns."""
+        assert self._table is not None
         if (kept := self.kept) is not None:
             return self.root * product_in_precision(kept.T, rho)
-        start = np.zeros((self.rank, *rho.shape[1:]))
-        return sum((self.rows(rows).T @ rho[rows] for rows in self._slices()), start=start)
+        total = np.zeros((self.rank, *rho.shape[1:]))
+        for rows in self._slices():
+            reading = self._table.reading(self._spec, self.positions, rows)
+            total += self._map.adjoint(reading.points, reading.masked(rho[rows]))
+        return self.root * total
 
     def sums(self, rhos: Array) -> tuple[Array, Array]:
         """Return ``Z' rho`` and ``sum_i |rho_i| sqrt(E_ii)``, the diagonal left by features, of every column."""

@@ -328,6 +328,14 @@ class KernelOfFeatures(KernelSpec):
         A : array-like of shape (n, n_columns)
         """
 
+    def function(self, A: Array, v: Array) -> Array:
+        """Return ``z(x)'v`` at rows, (n,); a subclass may compute it without the features."""
+        return np.asarray(self.features(A) @ v)
+
+    def adjoint(self, A: Array, rho: Array) -> Array:
+        """Return ``sum_i rho_i z(x_i)``, (rank,), or (rank, k) of k columns; without the features as in `function`."""
+        return np.asarray(self.features(A).T @ rho)
+
     @property
     def constraints(self) -> Array | None:
         """The rows of ``G``, (c, rank), where functions ``z(x)'v`` must have ``G v >= 0``; None: all are allowed."""

@@ -176,8 +176,40 @@ class Landmarks(KernelOfFeatures):
         array([[0.],
                [2.]])
         """
-        units, points, basis, mean = self._factors
-        return np.asarray(self.base(as_points(A) * units, points) @ basis - mean)
+        _, _, basis, mean = self._factors
+        return np.asarray(self._to_landmarks(A) @ basis - mean)
+
+    def function(self, A: Array, v: Array) -> Array:
+        """Return ``z(x)'v`` at rows, (n,), by products with the base kernel alone.
+
+        Examples
+        --------
+        >>> from manykernels.kernels import Landmarks, Linear
+        >>> spec = Landmarks(Linear(), points=((1.0,), (3.0,)), units=(1.0,))
+        >>> spec.function([[2.0], [4.0]], np.array([0.5])).round(6)
+        array([0., 1.])
+        """
+        _, _, basis, mean = self._factors
+        return np.asarray(self._to_landmarks(A) @ (basis @ v) - mean @ v)
+
+    def adjoint(self, A: Array, rho: Array) -> Array:
+        """Return ``sum_i rho_i z(x_i)``, (rank,), or (rank, k) of k columns, as in `function`.
+
+        Examples
+        --------
+        >>> from manykernels.kernels import Landmarks, Linear
+        >>> spec = Landmarks(Linear(), points=((1.0,), (3.0,)), units=(1.0,))
+        >>> spec.adjoint([[2.0], [4.0]], np.array([1.0, 2.0])).round(6)
+        array([4.])
+        """
+        _, _, basis, mean = self._factors
+        shift: Any = mean * rho.sum() if rho.ndim == 1 else np.outer(mean, rho.sum(axis=0))
+        return np.asarray(basis.T @ (self._to_landmarks(A).T @ rho) - shift)
+
+    def _to_landmarks(self, A: Array) -> Array:
+        """Return the base kernel between rows and landmarks, (n, n_landmarks)."""
+        units, points, _, _ = self._factors
+        return self.base(as_points(A) * units, points)
 
 
 def column_units(rows: Array) -> Array:
