@@ -55,4 +55,17 @@ for model in (MKLRegressor(), MKLRegressorCV(cv=3)):
 """,
         "tests/kernels/test_tails.py",
     ),
+    Case(
+        "49.0", "3,000 rows in 1,000 levels: mean deviation beside that of a normal likelihood for each level",
+        """
+codes = rng.integers(0, 1000, 3000)
+X = pd.DataFrame({"group": pd.Categorical([f"g{code:03d}" for code in codes])})
+y = rng.normal(size=1000)[codes] + 0.3 * rng.normal(size=3000)
+bank = KernelBank([("group", Overlap(), ["group"])], normalize=None)
+model = MKLRegressor(bank, penalty="ridge", alpha=0.1 / 3000).fit(X, y)
+usual = 0.3 / np.sqrt(0.1 + np.bincount(codes)[codes])
+print(f"{model.predict(X, return_std=True)[1].mean():.2f}, {usual.mean():.2f}")
+""",
+        "tests/estimators/test_posterior.py",
+    ),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -338,3 +339,26 @@ def test_every_level_of_a_grouping_has_a_landmark(kernel: str) -> None:
     sums = np.bincount(codes, factor**2, 150)[codes]
     expected = posterior_of(model).dispersion * factor**2 / (0.1 + sums)
     np.testing.assert_allclose(variance, expected, rtol=0.1, atol=1e-3)
+
+
+@pytest.mark.parametrize("kernel", ["intercepts", "slopes"])
+def test_levels_without_a_landmark_have_the_variance_that_their_rows_leave(
+    kernel: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They had the variance of the prior: deviations of 12,000 rows in 3,000 groups were twice the residuals."""
+    monkeypatch.setattr(posterior, "MOST_LEVELS", 40)
+    rng, n = np.random.default_rng(4), 900
+    codes, dose = rng.integers(0, 150, n), rng.normal(size=n)
+    frame = pd.DataFrame({"group": pd.Categorical([f"g{code:03d}" for code in codes]), "dose": dose})
+    factor = dose if kernel == "slopes" else np.ones(n)
+    y = rng.normal(size=150)[codes] * factor + 0.3 * rng.normal(size=n)
+    parts = Interactions([Linear()], ["group", "dose"]) if kernel == "slopes" else ("group", Overlap(), ["group"])
+    bank = KernelBank([parts], normalize=None)
+    model = MKLRegressor(bank, penalty="ridge", alpha=0.1 / n, resources={"representation": "auto"}).fit(frame, y)
+    kept = posterior_of(model)
+    assert sum(map(len, kept.kept.landmarks)) == 40
+    sums = np.bincount(codes, factor**2, 150)[codes]
+    np.testing.assert_allclose(kept.variance(frame), kept.dispersion * factor**2 / (0.1 + sums), rtol=0.1, atol=1e-3)
+    save_model(model, tmp_path / "model.mkl")
+    again = load_model(tmp_path / "model.mkl").predict(frame, return_std=True)[1]
+    np.testing.assert_array_equal(again, model.predict(frame, return_std=True)[1])

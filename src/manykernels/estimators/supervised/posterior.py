@@ -82,6 +82,9 @@ class Bands:
     landmarks: tuple[Array, ...]  # rows of each unit, positions among `rows`
     covariance: Array  # (r + 1, r + 1) float64: of the coefficients and the intercept
     dispersion: float  # s2
+    # Of units with more levels than landmarks: the share of the prior variance that the rows of a level leave,
+    # (n_levels,); (0,) for other units. Levels with a landmark have no use for it.
+    shares: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,11 +129,26 @@ class Posterior:
         for start in range(0, len(found), step):
             at = rows.take(slice(start, min(start + step, len(found))))
             c = self.features(at)
-            left = self.weights @ self.bank.diag(at) - np.einsum("ij,ij->i", c, c)
+            left = self.weights @ self.bank.diag(at) - np.einsum("ij,ij->i", c, c) - self._known_of_levels(at, c)
             c = np.hstack([c, np.ones((len(c), 1))])
             known = np.einsum("ij,ij->i", c @ self.kept.covariance, c)
             found[start : start + step] = known + self.dispersion * np.maximum(left, 0.0)
         return np.maximum(found, 0.0)
+
+    def _known_of_levels(self, rows: PreparedRows[Any], features: Array) -> Array:
+        """Return the prior variance that the rows of levels without a landmark take away, over the dispersion, (n,)."""
+        known, start = np.zeros(rows.n_samples), 0
+        for number, (bank, kernels, landmarks, _) in enumerate(self.parts):
+            own = features[:, start : start + landmarks.n_samples]
+            start += landmarks.n_samples
+            if self.kept.shares and len(shares := self.kept.shares[number]):
+                at, column = bank.narrow(rows), _column_of_levels(self.bank, kernels)
+                prior, levels = self.weights[kernels] @ bank.diag(at), at.points(0)[:, column]
+                seen = (levels >= 0) & (levels < len(shares))
+                left = np.ones(len(levels))
+                left[seen] = shares[levels[seen].astype(np.intp)]
+                known += (1.0 - left) * np.maximum(prior - np.einsum("ij,ij->i", own, own), 0.0)
+        return known
 
     def part_covariance(self, X: object, kernels: Array, mean: Array) -> Array:
         """Return the covariance of the sum of some functions less its mean, at a few rows, (n, n)."""
@@ -205,7 +223,11 @@ def _bands(
         curvature = loss.bind(y[k], weight).curvature(scores[k])
         units, landmarks, chosen = _landmarks(bank, own, rows_at, len(weight))
         rank = sum(map(len, landmarks))
-        bare = Bands(rows_at(chosen).detach(), units, landmarks, np.zeros((rank + 1, rank + 1)), 1.0)
+        shares = tuple(
+            _shares_of_levels(bank, own, each, len(at), rows_at, curvature)
+            for each, at in zip(units, landmarks, strict=True)
+        )
+        bare = Bands(rows_at(chosen).detach(), units, landmarks, np.zeros((rank + 1, rank + 1)), 1.0, shares)
         prior = Posterior(bank, expansion.active, own, bare)
         most = max(ROWS_PER_RANK * rank, int(HESSIAN_COST / max(rank, 1) ** 2))
         free = bool(model._free_constant) and not loss.couples_samples
@@ -293,6 +315,29 @@ def _row_of_each_level(bank: FittedBank, pool: PreparedRows[Any], column: int) -
     order = order[sizes[order] > 0.0]
     _, first, counts = np.unique(levels[order], return_index=True, return_counts=True)
     return order[first[np.argsort(-counts, kind="stable")[:MOST_LEVELS]]]
+
+
+def _shares_of_levels(
+    bank: FittedBank,
+    weights: Array,
+    kernels: Array,
+    n_landmarks: int,
+    rows_at: Callable[[Any], PreparedRows[Any]],
+    curvature: Any,
+) -> Array:
+    """Return the shares of a unit for `Bands`: every level has a prior and a normal likelihood of its own."""
+    if (column := _column_of_levels(bank, kernels)) is None:
+        return np.zeros(0)
+    own = bank.take(kernels)
+    rows = own.narrow(rows_at(slice(None)))
+    levels = rows.points(0)[:, column]
+    known = levels >= 0
+    places = levels[known].astype(np.intp)
+    if len(np.unique(places)) <= n_landmarks:
+        return np.zeros(0)
+    return np.asarray(
+        1.0 / (1.0 + np.bincount(places, (curvature.diagonal * (weights[kernels] @ own.diag(rows)))[known]))
+    )
 
 
 def _only(weights: Array, kernels: Array) -> Array:
