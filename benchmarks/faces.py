@@ -1,6 +1,6 @@
 """A contract of sizes: every public face on every kind of table, from 60 to 12,000 rows.
 
-``python benchmarks/faces.py [--rows 60,700,2500,12000] [--tables NAME,...] [--faces NAME,...] [--smoke]``
+``python benchmarks/faces.py [--rows 60,700,2500,12000] [--tables NAME;...] [--faces NAME;...] [--most 60] [--smoke]``
 
 One cell is a face (a public call: fit, report, export, ...) on a table of so many rows. It works, or it is rejected by
 an error of this library, or by an exception that is none, "raw", which is a fault. A rejection has to name what works
@@ -9,17 +9,22 @@ instead; its message is printed. Every cell has its CPU seconds and the memory t
 ``forms``: the same model on matrices and on factors. The cell says by how much predictions of new rows differ at most,
 as a share of what they vary by, beside both duality gaps and the difference of the default strengths.
 
-The exit code is 1 if a cell is raw.
+``other types``: the new rows with text for numbers, categories for text, 0 and 1 for booleans, text for dates. The
+predictions must be those of the rows as they were fitted. ``command``: the same for the files that the command writes.
+
+A cell ends after ``--most`` CPU seconds and is then "too slow". The exit code is 1 if a cell is raw or too slow.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -59,7 +64,8 @@ from manykernels.inspection import (
 
 ROWS, SMOKE_ROWS = (60, 700, 2500, 12_000), (60,)
 N_NEW = 200  # rows that no fit has seen
-WORKS, REJECTED, RAW = "works", "rejected", "RAW"
+WORKS, REJECTED, RAW, SLOW = "works", "rejected", "RAW", "too slow"
+MOST_SECONDS = 60.0  # of CPU that a cell may take
 ESTIMATORS = {
     "numbers": (MKLRegressor, MKLRegressorCV),
     "classes": (MKLClassifier, MKLClassifierCV),
@@ -67,7 +73,7 @@ ESTIMATORS = {
 }
 ALTERNATIVES = (  # words of a message that names what works instead
     "use ", "give ", "take ", "pass ", "fit ", "export to ", "set ", "leave ", "install ", "choose ", "see ", "drop ",
-    "say how", "write ",
+    "say how", "write ", "convert ",
 )  # fmt: skip
 
 
@@ -364,18 +370,57 @@ def exported(ending: str) -> Callable[[Case], str]:
     return export
 
 
-def command(case: Case) -> str:
+def other_types(case: Case) -> str:
+    if isinstance(case.new, Views):
+        raise Skipped
+    frame, tried = pd.DataFrame(case.new), []
+    for name, column in frame.items():
+        gaps = column.isna()
+        if pd.api.types.is_bool_dtype(column):
+            forms = [column.astype(float), column.astype(str)]
+        elif pd.api.types.is_float_dtype(column):
+            forms = [column.map(lambda value: None if pd.isna(value) else repr(float(value))).astype(object)]
+            forms.append(column.astype("Float64"))
+        elif pd.api.types.is_datetime64_any_dtype(column):
+            forms = [column.dt.strftime("%Y-%m-%d"), column.astype("datetime64[s]")]
+        else:
+            forms = [column.astype("category"), column.astype("string"), column.astype(object).where(~gaps, np.nan)]
+        tried += [frame.assign(**{str(name): form}) for form in forms]
+    usual, rejected = np.asarray(case.model.predict(case.new)), []
+    for other in tried:
+        try:
+            found = np.asarray(case.model.predict(other))
+        except InvalidInputError as error:
+            rejected.append(str(error))
+            continue
+        same = found == usual if usual.dtype.kind in "OU" else np.isclose(found, usual, rtol=1e-9, atol=1e-12)
+        assert same.all(), f"{(~same).mean():.0%} of the predictions differ with {dict(other.dtypes)}"
+    if rejected:
+        raise InvalidInputError(rejected[0])
+    return f"{len(tried)} forms"
+
+
+def command(ending: str) -> Callable[[Case], str]:
+    def run(case: Case) -> str:
+        return run_command(case, ending)
+
+    return run
+
+
+def run_command(case: Case, ending: str) -> str:
+    """Fit, predict and inspect by the command, and compare its predictions with those of the loaded model."""
     if case.table.file is None:
         raise Skipped
-    data, model, runner = case.folder / "table.csv", case.folder / "command.mkl", CliRunner()
-    case.table.file.iloc[: case.n].to_csv(data, index=False)
+    data, model, runner = case.folder / f"table{ending}", case.folder / "command.mkl", CliRunner()
+    rows, written = case.table.file.iloc[: case.n], case.folder / "predictions.csv"
+    rows.to_csv(data, index=False) if ending == ".csv" else rows.to_parquet(data)
     arguments = [*case.table.arguments, "--missing", "mask" if case.table.views else case.table.missing]
     if case.table.views:
         (case.folder / "views.toml").write_text(case.table.views)
         arguments += ["--views", str(case.folder / "views.toml")]
     steps = (
         ["fit", str(data), *arguments, "--output", str(model), "--force", "--json"],
-        ["predict", str(model), str(data), "--json"],
+        ["predict", str(model), str(data), "--output", str(written), "--force"],
         ["inspect", str(model), "--json"],
     )
     for step in steps:
@@ -384,9 +429,14 @@ def command(case: Case) -> str:
             if found.exception is not None and not isinstance(found.exception, SystemExit):
                 raise found.exception
             raise InvalidInputError(
-                json.loads(found.stdout).get("error", found.stdout) if found.stdout else found.output
+                json.loads(found.stdout).get("error", found.stdout) if found.stdout.startswith("{") else found.output
             )
-    return "fit, predict, inspect"
+    by_file, loaded = pd.read_csv(written, keep_default_na=False), load_model(model)
+    score = next((name for name in by_file.columns if name in ("prediction", "risk", "predicted")), by_file.columns[-1])
+    if not case.table.views and case.table.task == "numbers":
+        usual = np.asarray(loaded.predict(rows[list(loaded.feature_names_in_)]))
+        assert np.allclose(by_file[score], usual, rtol=1e-5, atol=1e-6), "the file has other predictions"
+    return f"fit, predict ({', '.join(by_file.columns[:3])}), inspect"
 
 
 def forms(case: Case) -> str:
@@ -405,6 +455,7 @@ FACES: dict[str, Callable[[Case], str]] = {
     "plan": plan,
     "fit": fit,
     "predict": predict,
+    "other types": other_types,
     "probabilities": probabilities,
     "decompose": decompose,
     "importances": importances,
@@ -416,7 +467,8 @@ FACES: dict[str, Callable[[Case], str]] = {
     ".onnx": exported(".onnx"),
     ".sql": exported(".sql"),
     ".csv": exported(".csv"),
-    "command": command,
+    "command": command(".csv"),
+    "Parquet": command(".parquet"),
     "path": path,
     "report": document,
     "forms": forms,
@@ -440,13 +492,39 @@ def peak_mb(*, reset: bool = False) -> float:
         return common.peak_memory_bytes() / 1e6
 
 
-def cell(face: Callable[[Case], str], case: Case) -> dict[str, Any] | None:
+class TooSlow(BaseException):  # no handler of errors in a face may catch it
+    """A face took more CPU seconds than it may."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise `TooSlow` after so many CPU seconds, where the system has such timers."""
+
+    def stop(*_: object) -> None:
+        raise TooSlow
+
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def cell(face: Callable[[Case], str], case: Case, most: float = MOST_SECONDS) -> dict[str, Any] | None:
     """Run a face and return what came of it; None if the table does not have it."""
     before, started = peak_mb(reset=True), time.process_time()
     try:
-        outcome, told = WORKS, face(case)
+        with limited(most):
+            outcome, told = WORKS, face(case)
     except Skipped:
         return None
+    except TooSlow:
+        outcome, told = SLOW, f"more than {most:.0f} CPU seconds"
     except InvalidInputError as error:
         named = any(word in str(error).lower() for word in ALTERNATIVES)
         outcome, told = REJECTED if named else f"{REJECTED}, no alternative", str(error)
@@ -455,7 +533,7 @@ def cell(face: Callable[[Case], str], case: Case) -> dict[str, Any] | None:
     return {"outcome": outcome, "seconds": time.process_time() - started, "mb": peak_mb() - before, "told": told}
 
 
-def measure(tables: list[str], faces: list[str], rows: list[int], seed: int) -> pd.DataFrame:
+def measure(tables: list[str], faces: list[str], rows: list[int], seed: int, most: float) -> pd.DataFrame:
     """Return one row a cell; faces of a model that was not fitted are left out."""
     found: list[dict[str, Any]] = []
     for n in rows:
@@ -464,7 +542,7 @@ def measure(tables: list[str], faces: list[str], rows: list[int], seed: int) -> 
                 warnings.simplefilter("ignore")
                 case = Case(TABLES[name], n, seed, Path(folder))
                 for face in faces:
-                    result = cell(FACES[face], case)
+                    result = cell(FACES[face], case, most)
                     if result is not None:
                         found.append({"table": name, "rows": n, "face": face} | result)
                         show(found[-1])
@@ -491,6 +569,7 @@ def main() -> int:
     parser.add_argument("--rows", help="numbers of rows, comma-separated; all")
     parser.add_argument("--tables", help="beginnings of names of tables, separated by ';'; all")
     parser.add_argument("--faces", help="names of faces, separated by ';'; all, or 'quick' for all but the slow ones")
+    parser.add_argument("--most", type=float, default=MOST_SECONDS, help="CPU seconds that a cell may take")
     options: argparse.Namespace = parser.parse_args()
     record = common.environment()
     common.print_environment(record)
@@ -504,11 +583,11 @@ def main() -> int:
             ["fit", "predict", "save, load", ".py", "path"],
         )
     faces = list(QUICK) if faces == ["quick"] else faces
-    frame = measure(tables, [face for face in FACES if face in {*faces, "fit"}], rows, options.seed)
+    frame = measure(tables, [face for face in FACES if face in {*faces, "fit"}], rows, options.seed, options.most)
     table = frame.groupby(["rows", "outcome"]).size().unstack(fill_value=0).reset_index()
     common.print_table(table, "Cells")
     common.save(frame, record, options.output, "faces")
-    return int((frame["outcome"] == RAW).any())
+    return int(frame["outcome"].isin([RAW, SLOW]).any())
 
 
 if __name__ == "__main__":

@@ -285,7 +285,9 @@ def _numbers(column: pd.Series) -> Array:
 
 def _parse_float(value: Any) -> float:
     if isinstance(value, str):
-        raise ValueError(f"could not convert string to float: {value!r}")
+        raise ValueError(
+            f"could not convert string to float: {value!r}; convert numbers in text with pandas.to_numeric"
+        )
     return float(value)
 
 
