@@ -32,6 +32,14 @@ OTHER_MIRRORS = {"meta", "oracles", "fuzz", "experiments"}
 COMPARISONS = {"allclose", "array_equal", "isclose", "array_equiv"}
 
 # Written so that no pattern matches its own line.
+# Plain docstrings and names, as in packages beside this one; both limits may only fall.
+PRONOUNS = re.compile(
+    r"\b(?:what|whatever|those|which|that|ones?|its?|itself|they|them|their|who|whose|each|others?)\b", re.IGNORECASE
+)
+MOST_PRONOUNS = 30  # in 1,000 words of docstrings; adelie 36, himalaya 18, skglm 10
+PREPOSITION = re.compile(r"_?(?:of|at|in|on|by|with|without|over|between|beyond|after|before|within)(?:_|$)")
+MOST_PREPOSITIONS = 0.05  # of function names; linear_operator 0.03
+
 UNFINISHED = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X]|NotImplemented[E]rror)\b")
 BRITISH = re.compile(
     r"\b(?:normal|optim|minim|maxim|regular|initial|standard|vector|general|summar|factor|penal|parametr)is(?:e|ed|es|er|ers|ing|ation)\b"
@@ -108,6 +116,19 @@ def long_functions(source: str, limit: int) -> list[str]:
             if lines > limit:
                 found.append(f"{node.name}: {lines} lines")
     return found
+
+
+def prose_of_docstrings(source: str) -> str:
+    """Return the docstrings of a module without examples and code."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    texts = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+    return re.sub(r"\n *>>>.*(?:\n.+)*|``.*?``", "", "\n\n".join(texts))
+
+
+def function_names(source: str) -> list[str]:
+    """Return the names of functions and methods, except special methods."""
+    names = [node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    return [name for name in names if not name.startswith("__")]
 
 
 def named_after_nothing(tests: list[str], modules: set[str]) -> set[str]:
@@ -261,6 +282,16 @@ def test_no_package_index_is_named() -> None:
     assert offenders(settings, lambda text: matches(PACKAGE_INDEX, text)) == {}
 
 
+def test_docstrings_are_plain() -> None:
+    text = "\n".join(prose_of_docstrings(path.read_text()) for path in SOURCES)
+    assert 1000 * len(PRONOUNS.findall(text)) <= MOST_PRONOUNS * len(re.findall(r"[A-Za-z]+", text))
+
+
+def test_names_of_functions_are_no_prepositions() -> None:
+    names = [name for path in SOURCES for name in function_names(path.read_text())]
+    assert sum(bool(PREPOSITION.match(name)) for name in names) <= MOST_PREPOSITIONS * len(names)
+
+
 def test_tests_are_named_after_modules() -> None:
     modules = {path.parent.name if path.name == "__init__.py" else path.stem for path in SOURCES}
     tests = [relative(path) for path in (ROOT / "tests").rglob("test_*.py")]
@@ -282,6 +313,10 @@ def test_every_rule_can_fail() -> None:
     assert matches(UNFINISHED, "a = 1  # TO" + "DO later") != []
     assert matches(BRITISH, "we normal" + "ise the cent" + "red kernels") != []
     assert matches(ABSOLUTE_PATH, "open('/ho" + "me/me/data.csv')") != []
+    assert len(PRONOUNS.findall(prose_of_docstrings("def f():\n    '''Say what it is.\n\n    >>> it\n    '''"))) == 2
+    assert [bool(PREPOSITION.match(name)) for name in ("of_rows", "_at", "with_l1", "office", "sum_of")] == [
+        True, True, True, False, False,
+    ]  # fmt: skip
     assert matches(PACKAGE_INDEX, "pip install --index-" + "url https://example.org") != []
     assert endless_loops("while a < b:\n    a += 1\n") == ["1: while a < b"]
     assert endless_loops("while True:  # at most MOST\n    a += 1\n") == []

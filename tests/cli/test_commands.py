@@ -30,6 +30,7 @@ from manykernels import (
     save_model,
 )
 from manykernels.cli import app
+from manykernels.cli.commands import SECTIONS
 from manykernels.cli.console import importances
 from manykernels.cli.fit import FitOptions, estimator_for
 from manykernels.estimators import Resources
@@ -142,7 +143,7 @@ def test_fit_on_all_rows(run: Runner, data: Path, tmp_path: Path) -> None:
 
 def test_kernels_by_name_and_by_file(run: Runner, data: Path, tmp_path: Path) -> None:
     (tmp_path / "kernels.toml").write_text('[[kernels]]\nkernel = "gaussian"\nwidth = [0.5, 1.0]\non = "each"\n')
-    for kernels, expected in (("default", 16), ("simplemkl", 27 * 4), (tmp_path / "kernels.toml", 6)):
+    for kernels, expected in (("auto", 16), ("columns", 12), ("simplemkl", 27 * 4), (tmp_path / "kernels.toml", 6)):
         found = run("fit", data, *FIT, "--kernels", kernels, "--output", tmp_path / "m.mkl", "--force", "--json").json
         assert found["n_kernels"] == expected
         assert load_model(tmp_path / "m.mkl").kernels.normalize == "mean_diagonal"
@@ -431,6 +432,15 @@ def test_help_names_every_penalty_and_loss(run: Runner) -> None:
     missing = [name for name in (*LOSSES, *REGULARIZERS) if name not in text]
     assert not missing
     assert "..." not in run("--help").out.partition("Commands:")[2]
+
+
+def test_help_lists_options_in_sections(run: Runner) -> None:
+    text = run("fit", "--help").out
+    heads = [line.rstrip(":") for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert heads == ["Arguments", *SECTIONS]
+    assert "--kernels <auto|columns|simplemkl|FILE>" in text
+    assert "--penalty" in text.partition("Model:")[2].partition("Validation:")[0]
+    assert "Options:" in run("predict", "--help").out
 
 
 def test_brackets_in_names_are_printed_as_they_are(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_a_path_of_hazards_on_factors_begins_where_that_on_matrices_does(
 ) -> None:
     words = (*FIT, "--strata", "site", "--n-alphas", 2, "--json")
     found = run("path", study[0], *words).json
-    factored = run("path", study[0], *words, "--kernels", "default", "--representation", "factored").json
+    factored = run("path", study[0], *words, "--kernels", "auto", "--representation", "factored").json
     assert factored["alpha_max"] == pytest.approx(found["alpha_max"], rel=1e-3)
 
 

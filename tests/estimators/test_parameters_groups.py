@@ -120,9 +120,9 @@ def test_a_grid_search_reaches_into_groups() -> None:
         (MKLRegressor(resources=2), "resources must be a dictionary or Resources"),
         (MKLRegressor(loss_parameters={"sigma": 1.0}), "loss_parameters has no 'sigma'. It has: epsilon, delta, tau"),
         (MKLRegressorCV(search={"ratio": 0.1}), "search has no 'ratio'. It has: alpha_min_ratio, rule"),
-        (MKLSurvivalCV(search={"rule": "1se"}), "MKLSurvivalCV has no use for 'rule' in search"),
-        (PolynomialMKL(resources={"n_jobs": 2}), "no use for 'n_jobs' in resources: it knows max_iter, time_limit"),
-        (KernelAligner(resources={"verbose": 1}), "no use for 'verbose' in resources: it knows memory_budget, n_jobs"),
+        (MKLSurvivalCV(search={"rule": "1se"}), "MKLSurvivalCV does not use 'rule' in search"),
+        (PolynomialMKL(resources={"n_jobs": 2}), "does not use 'n_jobs' in resources, only max_iter, time_limit"),
+        (KernelAligner(resources={"verbose": 1}), "does not use 'verbose' in resources, only memory_budget, n_jobs"),
     ],
 )
 def test_what_a_group_does_not_have_is_said(model: Any, message: str) -> None:

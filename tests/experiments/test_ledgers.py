@@ -101,6 +101,16 @@ def test_tables_of_numbers_are_told_from_those_of_words() -> None:
     assert results(f"{numbers}\n{words}") == [numbers.strip()]
 
 
+def test_the_index_counts_its_verdicts() -> None:
+    page = (PAGES / "every_figure.md").read_text()
+    found = re.findall(r"^\|.*?\| (yes|no|in part|not comparable) \|", page, re.MULTILINE)
+    counted = ", ".join(f"{found.count(word)} {word}" for word in ("yes", "in part", "no", "not comparable"))
+    assert f"Verdicts: {counted}." in page
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "runs.csv" in line]
+    unjudged = [row for row in rows if not re.search(r"\| (yes|no|in part|not comparable) \|", row)]
+    assert [row.split(" | ")[0] for row in unjudged] == ["| (ours) the step rule"]
+
+
 @pytest.mark.parametrize("ledger", KEPT)
 def test_every_run_says_where_it_comes_from(ledger: str) -> None:
     runs = read(PAGES / ledger)

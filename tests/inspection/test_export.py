@@ -257,7 +257,7 @@ def test_a_python_file_reads_columns_as_pandas_has_them(tmp_path):
     told, module = export_model(model, tmp_path / "model.py"), {}
     exec(told.path.read_text(), module)
     assert {"when", "ok"} <= set(told.columns)
-    for rows in (X, {name: X[name].to_numpy() for name in X}, X.convert_dtypes()):
+    for rows in (X, {name: X[name].to_numpy() for name in X}, X.convert_dtypes(), X.to_dict("records")):
         np.testing.assert_allclose(module["predict"](rows), model.predict(X), atol=within(told, model.predict(X)))
 
 

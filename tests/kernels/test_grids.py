@@ -188,7 +188,7 @@ def test_presets_can_be_extended() -> None:
     assert bank.normalize is None
     assert bank.standardize
     assert len(bank.expand(np.eye(2))) == 27 * 3 + 1
-    assert KernelBank.from_dict({"preset": "default"}) == KernelBank.auto()
+    assert KernelBank.from_dict({"preset": "auto"}) == KernelBank.auto()
 
 
 BAD = [
@@ -206,8 +206,8 @@ BAD = [
     ({"kernels": [{"kernel": "gaussian", "width": []}]}, "kernels\\[0\\]: .*empty"),
     ({"kernels": [{"kernel": "linear", "on": "views"}]}, "needs a table \\[views\\]"),
     ({"kernels": [{"kernel": "linear", "name": "a", "on": "each"}]}, "'name' is for a single kernel"),
-    ({"preset": "all"}, "'preset' must be 'default' or 'simplemkl', got 'all'"),
-    ({"preset": "default", "normalize": "x"}, "normalize must be one of"),
+    ({"preset": "all"}, "'preset' must be 'auto' or 'simplemkl', got 'all'"),
+    ({"preset": "auto", "normalize": "x"}, "normalize must be one of"),
 ]
 
 

@@ -27,6 +27,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_sp
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from typer.core import TyperCommand
 
 from manykernels.cli import console
 from manykernels.cli.explore import run_compare, run_path, run_plan
@@ -307,8 +308,8 @@ def describe(
     compared = console.column_table(title, ("model", "accuracy", "ROC AUC", "seconds", ""), texts=("model", ""))
     for row in rows:
         compared.add_row(row.name, f"{row.accuracy:.4f}", f"{row.roc_auc:.4f}", f"{row.seconds:.2f}", row.detail)
-    title = f"ROC AUC that the {n_test} rows held out lose when what a column says is shuffled between them"
-    lost = console.column_table(title, ("column", "ROC AUC lost", "p-value"), texts=["column"])
+    title = f"Importance: drop in ROC AUC on the {n_test} held-out rows when a column is permuted"
+    lost = console.column_table(title, ("column", "importance", "p-value"), texts=["column"])
     for column in importance.to_dict("records"):
         name = "all columns" if column["name"] == "all" else column["name"]
         lost.add_row(printable(name), f"{column['importance']:.4f}", f"{column['p_value']:.3f}")
@@ -326,11 +327,11 @@ def _scores(model: BaseEstimator, X: pd.DataFrame, y: ArrayLike) -> tuple[float,
     return float(accuracy_score(y, model.predict(X))), float(roc_auc_score(positive, model.decision_function(X)))
 
 
-EPILOG = "Exit codes: 0 fine, 1 wrong input, 2 wrong usage, 3 the solver did not converge, 130 interrupted."
+EPILOG = "Exit codes: 0 success, 1 wrong input, 2 wrong usage, 3 the solver did not converge, 130 interrupted."
 
 app = typer.Typer(
     name="manykernels",
-    help="Learn from many kernels which of them matter.",
+    help="Multiple kernel learning: fit, explain and export models.",
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -365,12 +366,49 @@ def root(
             raise typer.BadParameter(str(error), param_hint="--use") from error
 
 
+LOSS_SHAPES = ("tau", "epsilon", "delta")
+PENALTY_SHAPES = ("l1_ratio", "q", "p", "eta")
 NO_OPTIONS = ("random_state", "verbose", "callback")  # --seed, a flag of the terminal, and code
 SETTINGS = tuple(name for name in PARAMETERS if name not in NO_OPTIONS)
 DEFAULT_OF_TASK = {
     "loss": f"Default {' or '.join(DEFAULT_LOSS.values())}.",
     "penalty": "Default l1; with --cv, a search over mixtures.",
 }
+# Sections of the help of commands with many options; the last one takes all others.
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Data": ("target", "time", "event", "strata", "task", "drop", "ids", "missing", "drop_missing", "na", "encoding"),
+    "Kernels": ("kernels", "views", "representation", "memory_budget"),
+    "Model": ("loss", *LOSS_SHAPES, "penalty", "alpha", *PENALTY_SHAPES, "outputs", "fit_intercept"),
+    "Validation": ("test_size", "cv", "folds", "groups", "seed", "n_alphas"),
+    "Solver": ("solver", "tol", "max_iter", "time_limit", "n_jobs"),
+    "Output": (),
+}
+FEW_OPTIONS = 15
+
+
+class SectionedCommand(TyperCommand):
+    """A command whose help lists many options in sections."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options by section."""
+        parts = {part.name: (part, part.get_help_record(ctx)) for part in self.get_params(ctx)}
+        if len(parts) < FEW_OPTIONS:
+            super().format_options(ctx, formatter)
+            return
+        placed = {name: section for section, names in SECTIONS.items() for name in names}
+        order = [name for names in SECTIONS.values() for name in names if name in parts]
+        rows: dict[str, list[tuple[str, str]]] = {}
+        for name in sorted(parts, key=lambda name: order.index(name) if name in order else len(order)):
+            part, record = parts[name]
+            section = "Arguments" if part.param_type_name == "argument" else placed.get(str(name), "Output")
+            if record is not None:
+                rows.setdefault(section, []).append(record)
+        for section in ("Arguments", *SECTIONS):
+            if section in rows:
+                with formatter.section(section):
+                    formatter.write_dl(rows[section])
+
+
 JSON = inspect.Parameter(
     "as_json",
     inspect.Parameter.KEYWORD_ONLY,
@@ -431,7 +469,7 @@ def command(name: str, run: Callable[..., None], settings: tuple[str, ...] = ())
     started.__signature__ = inspect.Signature(parts)  # type: ignore[attr-defined]  # what typer reads
     started.__annotations__ = {part.name: part.annotation for part in parts}
     text = inspect.getdoc(run) or ""
-    app.command(name, help=text, short_help=text.splitlines()[0], epilog=EPILOG)(started)
+    app.command(name, help=text, short_help=text.splitlines()[0], epilog=EPILOG, cls=SectionedCommand)(started)
 
 
 command("fit", run_fit, SETTINGS)

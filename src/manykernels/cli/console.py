@@ -25,17 +25,17 @@ from manykernels.validation.parameters import printable
 # Options that several commands have.
 
 
-Data = Annotated[Path, typer.Argument(help="Table: CSV (comma, semicolon, tab) or Parquet, a header line first.")]
+Data = Annotated[Path, typer.Argument(help="Table: CSV (comma, semicolon, tab) with a header line, or Parquet.")]
 Encoding = Annotated[
     str | None,
-    typer.Option(help="Encoding of a CSV, such as cp1252; else UTF-8, or UTF-16 by its mark."),
+    typer.Option(help="Encoding of a CSV, such as cp1252; by default UTF-8, or UTF-16 if marked."),
 ]
 Na = Annotated[
     list[str] | None,
-    typer.Option("--na", help="Word of a CSV to read as missing in each column; may be repeated."),
+    typer.Option("--na", help="Word of a CSV to read as a missing value; may be repeated."),
 ]
 ModelFile = Annotated[Path, typer.Argument(help="File written by 'manykernels fit'.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the split, or of the folds.")]
 Picture = Annotated[Path | None, typer.Option(help="Picture to write (.png, .svg, .pdf).")]
 TableFile = Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file for the whole table.")]

@@ -155,7 +155,7 @@ def _show(table: pd.DataFrame) -> Table:
 class CompareOptions(LearningOptions):
     """Options of ``manykernels compare``."""
 
-    folds: Annotated[int, typer.Option(min=2, help="Number of folds that are compared.")] = 5
+    folds: Annotated[int, typer.Option(min=2, help="Number of folds to compare on.")] = 5
     output: TableFile = None
     force: Force = False
 

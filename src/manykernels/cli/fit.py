@@ -37,6 +37,7 @@ from manykernels.inspection.reports.order import date_order, is_sorted_by_target
 from manykernels.inspection.reports.scores import constant_scores, nearly_perfect, no_better
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.constructors import read_toml
+from manykernels.kernels.bank.grids import DefaultKernels
 from manykernels.kernels.tables.encoding import some
 from manykernels.solvers import Status
 from manykernels.validation.arrays import Array
@@ -44,16 +45,18 @@ from manykernels.validation.arrays import Array
 # Banks for the command line: presets, TOML files, and views named in a file.
 
 
-PRESETS = {"default": KernelBank.auto, "simplemkl": KernelBank.simplemkl}
+PRESETS = ("auto", "columns", "simplemkl")
 
 
-def bank_named(kernels: str) -> KernelBank:
-    """Return the bank called ``default`` or ``simplemkl``, or the bank of a TOML file."""
+def bank_named(kernels: str, columns: Sequence[str]) -> KernelBank:
+    """Return a preset bank, or the bank of a TOML file."""
+    if kernels == "columns":
+        return KernelBank([DefaultKernels(apart=tuple(columns))], standardize="robust")
     if kernels in PRESETS:
-        return PRESETS[kernels]()
+        return KernelBank.from_dict({"preset": kernels})
     if not Path(kernels).is_file():
         raise InvalidInputError(
-            f"--kernels must be 'default', 'simplemkl' or a TOML file, but there is no file {kernels!r}."
+            f"--kernels must be one of {', '.join(map(repr, PRESETS))} or a TOML file; there is no file {kernels!r}."
         )
     return KernelBank.from_dict(read_toml(kernels))
 
@@ -64,9 +67,9 @@ def bank_for(kernels: str, views: Path | None, columns: Sequence[str], missing: 
     ``missing`` other than "error" overrides the setting of a file.
     """
     if views is None:
-        bank = bank_named(kernels)
+        bank = bank_named(kernels, columns)
         return bank if missing == "error" else bank.replace(missing=missing)
-    if kernels != "default":
+    if kernels != "auto":
         raise InvalidInputError("--views and --kernels exclude one another; a TOML file of --kernels has [views] too.")
     return KernelBank.from_views(read_views(views, columns), missing=missing)
 
@@ -147,18 +150,32 @@ class TableOptions:
         list[str] | None, typer.Option(help="Column to predict; of fit, may be repeated for several at once.")
     ] = None
     time: Annotated[str | None, typer.Option(help="Survival: column of times, in place of --target.")] = None
-    event: Annotated[str | None, typer.Option(help="Survival: column that says if the event was seen.")] = None
-    strata: Annotated[str | None, typer.Option(help="Survival: column of groups with baselines of their own.")] = None
-    task: Annotated[Task, typer.Option(help="'auto' looks at the target.")] = Task.AUTO
-    kernels: Annotated[str, typer.Option(help="'default', 'simplemkl' or a TOML file.")] = "default"
-    views: Annotated[Path | None, typer.Option(help="TOML file that names views: rna = ['gene1', 'rna_*'].")] = None
-    drop: Annotated[list[str] | None, typer.Option(help="Column that is no feature; may be repeated.")] = None
-    ids: Annotated[list[str] | None, typer.Option("--id", help="Column that names rows; may be repeated.")] = None
-    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")] = False
+    event: Annotated[str | None, typer.Option(help="Survival: column that is true where the event was observed.")] = (
+        None
+    )
+    strata: Annotated[str | None, typer.Option(help="Survival: column of groups with separate baseline hazards.")] = (
+        None
+    )
+    task: Annotated[Task, typer.Option(help="'auto' depends on the target.")] = Task.AUTO
+    kernels: Annotated[
+        str,
+        typer.Option(
+            metavar="<auto|columns|simplemkl|FILE>",
+            help="'auto': by type, on each column and on all together. 'columns': on each column alone (an additive "
+            "model). 'simplemkl': 27 kernels on each column and on all. FILE: a TOML file.",
+        ),
+    ] = "auto"
+    views: Annotated[Path | None, typer.Option(help="TOML file of views: rna = ['gene1', 'rna_*'].")] = None
+    drop: Annotated[list[str] | None, typer.Option(help="Column to ignore; may be repeated.")] = None
+    ids: Annotated[
+        list[str] | None, typer.Option("--id", help="Column of row names, not a feature; may be repeated.")
+    ] = None
+    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Drop rows with missing values.")] = False
     missing: Annotated[
         Gaps,
         typer.Option(
-            help="Missing values: refuse them, leave rows out of the kernels they lack, or tell that they lack."
+            help="Missing values: raise an error, leave the row out of the kernels of that column, or do so and add "
+            "kernels of missingness."
         ),
     ] = Gaps.ERROR
     settings: Mapping[str, Any] = field(default_factory=dict)  # parameters of estimators
@@ -201,9 +218,11 @@ class TableOptions:
 class FoldOptions(TableOptions):
     """Options of cross-validation."""
 
-    cv: Annotated[int | None, typer.Option(min=2, help="Choose strength and mixture in this many folds.")] = None
+    cv: Annotated[
+        int | None, typer.Option(min=2, help="Choose strength and mixture by cross-validation in N folds.")
+    ] = None
     groups: Annotated[  # type: ignore[misc]  # a constant of the other commands
-        str | None, typer.Option(help="Column whose equal rows are never split; no feature.")
+        str | None, typer.Option(help="Column of groups of rows that stay together; not a feature.")
     ] = None
 
 
@@ -268,8 +287,8 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     outcome.show(*report_tables(report, facts, constant, importance), "")
     if report.n_active and no_better(report.scores, constant):
         outcome.note(
-            f"On the {report.n_test} rows held out the model is no better than a constant that knows no column: what "
-            "it selected may be noise. Let folds choose (--cv 5), or read the doubts of manykernels report."
+            f"On the {report.n_test} held-out rows the model is no better than a constant: the selected kernels may be "
+            "noise. Choose the strength by cross-validation (--cv 5), or see the warnings of manykernels report."
         )
     if name := nearly_perfect(report.scores):
         outcome.note(
@@ -286,7 +305,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     else:
         outcome.note(
             f"The fit ended as {report.status!r}, at a relative gap of {report.relative_gap:.1e}, and is not saved. "
-            "Save it all the same with --force, or ask for less, by another --kernels, a larger --alpha or --tol."
+            "Save it anyway with --force, or use other --kernels, a larger --alpha or a larger --tol."
         )
 
 

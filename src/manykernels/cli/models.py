@@ -50,13 +50,13 @@ class PredictOptions:
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False
     at: Annotated[
         list[float] | None,
-        typer.Option(help="Survival: add the chance of no event up to this time; may be repeated.", min=0.0),
+        typer.Option(help="Survival: add the probability of no event up to this time; may be repeated.", min=0.0),
     ] = None
     ids: Annotated[list[str] | None, typer.Option("--id", help="Column to copy; may be repeated.")] = None
     force: console.Force = False
-    chunk_rows: Annotated[int | None, typer.Option(min=1, help="Read, predict and write so many rows at a time.")] = (
-        None
-    )
+    chunk_rows: Annotated[
+        int | None, typer.Option(min=1, help="Number of rows to read, predict and write at a time.")
+    ] = None
     encoding: console.Encoding = None
     na: console.Na = None
     new_rows: NewRows = False
@@ -367,9 +367,9 @@ def run_inspect(
 
 def run_export(
     model: console.ModelFile,
-    output: Annotated[Path, typer.Argument(help="File to write; its ending says what: .onnx, .sql, .py, .csv.")],
-    tol: Annotated[float, typer.Option(min=0.0, help="By how much curves may be missed, as a share of scores.")] = 1e-6,
-    table: Annotated[str, typer.Option(help="Of SQL: the table of the rows.")] = "data",
+    output: Annotated[Path, typer.Argument(help="File to write: .onnx, .sql, .py or .csv.")],
+    tol: Annotated[float, typer.Option(min=0.0, help="Error of tabulated curves, as a share of the scores.")] = 1e-6,
+    table: Annotated[str, typer.Option(help="SQL: name of the table.")] = "data",
     force: console.Force = False,
     *,
     outcome: console.Outcome,
@@ -406,7 +406,7 @@ def run_report(
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = REPORT,
     encoding: console.Encoding = None,
     na: console.Na = None,
-    title: Annotated[str | None, typer.Option(help="Head of the report.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
     force: console.Force = False,
     new_rows: NewRows = False,
     *,

@@ -435,9 +435,9 @@ def _gaps_message(frame: pd.DataFrame) -> list[str]:
     if not counts:
         return []
     return [
-        f"{_count(list(counts), 'has', 'have')} missing values: {_describe(counts, len(frame))}. Say what a gap means "
-        f"(--missing mask or indicator), fill them, leave the columns out ({_drops(list(counts))}), or leave out the "
-        "rows: --drop-missing"
+        f"{_count(list(counts), 'has', 'have')} missing values: {_describe(counts, len(frame))}. Choose how to handle "
+        f"them: --missing mask or --missing indicator, drop the columns ({_drops(list(counts))}), drop the rows "
+        "(--drop-missing), or fill them"
     ]
 
 

@@ -138,15 +138,15 @@ def _check_tau(value: Any) -> None:
 
 # fmt: off
 _ALL = (
-    Parameter("loss", None, "Loss of a prediction.", _check_loss, choices=tuple(LOSSES)),
-    Parameter("penalty", "l1", "What keeps kernels small or out.", check_penalty, choices=tuple(REGULARIZERS)),
+    Parameter("loss", None, "Loss function.", _check_loss, choices=tuple(LOSSES)),
+    Parameter("penalty", "l1", "Regularization of the kernel weights.", check_penalty, choices=tuple(REGULARIZERS)),
     Parameter("alpha", AUTO,
-        "Strength of the penalty relative to the mean loss; '0.1*max' is a tenth of the one that leaves an empty "
-        "model, '0.3*noise' 0.3 of the one that does for y in random order, 'auto' 0.2 to 0.5 of that, or less "
-        "where the target has little noise.", check_alpha,
+        "Strength of the penalty relative to the mean loss. '0.1*max': a tenth of the smallest strength with an empty "
+        "model. '0.3*noise': the same for a shuffled target. 'auto': 0.2 to 0.5 of the latter, less if the target has "
+        "little noise.", check_alpha,
         Range(open="both")),
     Parameter("l1_ratio", 0.5,
-        "For 'elasticnet' and 'group_elasticnet': share of the norms; 1 is 'l1', 0 has squares only.",
+        "For 'elasticnet' and 'group_elasticnet': share of the 1-norm; 1 is 'l1', 0 is 'ridge'.",
         _penalty_check("elasticnet", "l1_ratio"), Range(high=1.0)),
     Parameter("q", 1.5, "For 'lq' and 'group_elasticnet': exponent of the norms.", _penalty_check("lq", "q"),
         Range(1.0, 2.0, open="low")),
@@ -155,34 +155,35 @@ _ALL = (
     Parameter("eta", 0.5, "For 'elasticnet_ball': share of the 1-norm.", _penalty_check("elasticnet_ball", "eta"),
         Range(high=1.0)),
     Parameter("epsilon", AUTO,
-        "For 'epsilon_insensitive': errors up to this size do not count; 'auto' is 0.1 standard deviations of y.",
+        "For 'epsilon_insensitive': width of the zone without loss; 'auto' is 0.1 standard deviations of y.",
         number_or_auto(_loss_check("epsilon_insensitive", "epsilon")), Range(open="high"), group="loss_parameters"),
     Parameter("delta", AUTO,
-        "For 'huber': size of error beyond which the loss is linear; 'auto' is 1.35 standard deviations of y.",
+        "For 'huber': residual at which the loss becomes linear; 'auto' is 1.35 standard deviations of y.",
         number_or_auto(_loss_check("huber", "delta")), Range(open="both"), group="loss_parameters"),
-    Parameter("tau", 0.5, "For 'quantile': which quantile.", _check_tau, Range(high=1.0, open="both"),
+    Parameter("tau", 0.5, "For 'quantile': the predicted quantile.", _check_tau, Range(high=1.0, open="both"),
         group="loss_parameters"),
-    Parameter("outputs", "own", "Kernel weights of each class or target, or shared.", _check_outputs,
+    Parameter("outputs", "own", "Kernel weights per class or target, or one shared set.", _check_outputs,
         choices=OUTPUTS),
     Parameter("solver", "auto", "Name of a solver; 'auto' chooses.", _check_solver, choices=SOLVERS),
-    Parameter("fit_intercept", True, "Whether to learn a constant.",
+    Parameter("fit_intercept", True, "Learn an intercept.",
         lambda value: check_flag(value, "fit_intercept")),
-    Parameter("tol", 1e-4, "Relative duality gap to reach.", lambda value: check_positive(value, "tol"),
-        Range(open="both")),
-    Parameter("max_iter", None, "Most outer iterations; 200 if not given.", _or_none(check_count, "max_iter"),
-        Range(1.0, open="high", whole=True), group="resources"),
-    Parameter("time_limit", None, "Most seconds of solving, for all classes or targets together.",
+    Parameter("tol", 1e-4, "Relative duality gap at which the solver stops.",
+        lambda value: check_positive(value, "tol"), Range(open="both")),
+    Parameter("max_iter", None, "Maximum number of outer iterations; 200 by default.",
+        _or_none(check_count, "max_iter"), Range(1.0, open="high", whole=True), group="resources"),
+    Parameter("time_limit", None, "Time limit of the solver in seconds, for all classes or targets together.",
         _or_none(check_positive, "time_limit"), Range(open="both"), group="resources"),
     Parameter("callback", None, "Called with each IterationRecord; a true value stops.", _check_callback,
         group="resources"),
     Parameter("representation", AUTO,
-        "Kernels as Gram matrices or as factors, which grow with N alone; 'auto' plans.",
+        "How kernels are stored: Gram matrices (N x N) or low-rank factors. 'auto' chooses by predicted cost.",
         lambda value: check_choice(value, REPRESENTATIONS, "representation"), choices=REPRESENTATIONS,
         group="resources"),
-    Parameter("memory_budget", None, "Memory for Gram matrices, such as '2 GB'.", memory_bytes, group="resources"),
-    Parameter("n_jobs", None, "Threads; -1 takes all cores.", check_n_jobs, group="resources"),
-    Parameter("random_state", None, "Seed of what draws random numbers.", check_random_state),
-    Parameter("verbose", 0, "1 shows a bar, 2 also a line an iteration.", _check_verbose, group="resources"),
+    Parameter("memory_budget", None, "Memory limit for kernels, such as '2 GB'.", memory_bytes, group="resources"),
+    Parameter("n_jobs", None, "Number of threads; -1 uses all cores.", check_n_jobs, group="resources"),
+    Parameter("random_state", None, "Seed of random numbers.", check_random_state),
+    Parameter("verbose", 0, "1 shows a progress bar, 2 prints one line per iteration.", _check_verbose,
+        group="resources"),
 )
 # fmt: on
 
@@ -271,7 +272,7 @@ class ParameterGroup:
         Parameters
         ----------
         deep : bool, default=True
-            Of no account; scikit-learn passes it.
+            Ignored; for compatibility with scikit-learn.
         """
         return {name: getattr(self, name) for name in self.names()}
 
@@ -286,21 +287,21 @@ class ParameterGroup:
 
 @dataclass(frozen=True, repr=False)
 class Resources(ParameterGroup):
-    """Limits and output of a fit, without influence on the model.
+    """Limits and output of a fit; they do not change the model.
 
-    Every estimator has the parameters under ``resources``, as an object or a dictionary, as far as applicable.
+    The parameter ``resources`` of every estimator, an object or a dictionary.
 
     Parameters
     ----------
     max_iter : int or None, default=None
-        Most outer iterations of the solver, or rounds of a search. None is what suits the estimator: 200, for
-        :class:`GaussianMKL` 50, for :class:`NonlinearMKL` 100, for :class:`PolynomialMKL` 30.
+        Maximum number of outer iterations of the solver, or rounds of a search. None is the default of the estimator:
+        200, for :class:`GaussianMKL` 50, for :class:`NonlinearMKL` 100, for :class:`PolynomialMKL` 30.
     time_limit : float or None, default=None
-        Most seconds of the solver, for all classes or targets together; Gram matrices are not counted. The last model
-        is kept, with the gap and a ConvergenceWarning; classes without time left are constant. With cross-validation
-        the limit covers search and last fit together: at most four fifths for the search, without the predicted time of
-        the last fit. The search then takes the best scored candidate, with a warning, or else the model of the plain
-        estimator.
+        Time limit of the solver in seconds, for all classes or targets together, without the time for Gram matrices. At
+        the limit, the last model is returned with its gap and a ConvergenceWarning; classes without time left are
+        constant. With cross-validation the limit covers search and last fit together: at most four fifths for the
+        search, without the predicted time of the last fit. The search then takes the best scored candidate, with a
+        warning, or else the model of the plain estimator.
     callback : callable or None, default=None
         Called with an :class:`IterationRecord` after every certified iteration; a true value stops and keeps the model.
         With several classes every class has separate calls, in threads with ``n_jobs``, and stops separately. With
@@ -315,11 +316,10 @@ class Resources(ParameterGroup):
         Bytes, or text like "2 GB", that Gram matrices may take; None is half of the memory of the machine. Decides
         whether stored or computed anew when needed.
     n_jobs : int or None, default=None
-        Threads: over the kernels with two classes or a single target, over the classes or targets with more; of the
-        folds in a search. -1 takes all cores.
+        Number of threads: over kernels with two classes or one target, over classes or targets otherwise, over folds in
+        a search. -1 uses all cores.
     verbose : int, default=0
-        1 shows the gap falling toward ``tol``, 2 prints a line an iteration; with cross-validation also a bar, or
-        lines, of the models of the folds.
+        1 shows a progress bar, 2 prints one line per iteration; with cross-validation also for the models of the folds.
 
     Examples
     --------
@@ -363,9 +363,9 @@ class Search(ParameterGroup):
         Relative duality gap of the models of the folds; None is 0.01 in a search over mixtures and on the default grid
         of :class:`MKLSurvivalCV`, or a larger ``tol``, and ``tol`` on other grids.
     keep_folds : bool, default=False
-        Whether to keep the models of the folds for the choice: :func:`manykernels.inspection.conformal_intervals` and
-        ``conformal_sets`` then use CV+. A model per fold is kept: the training rows for matrices, a size independent of
-        the rows for factors. A model file does not keep the models.
+        Keep the models of the folds: :func:`manykernels.inspection.conformal_intervals` and ``conformal_sets`` then use
+        CV+. A model per fold is kept: the training rows for matrices, a size independent of the rows for factors. A
+        model file does not keep the models.
 
     Examples
     --------
@@ -429,7 +429,7 @@ class TakesGroups(BaseEstimator):
         foreign = [own for own in kind.names() if own not in known and getattr(group, own) != getattr(kind(), own)]
         if foreign:
             raise InvalidInputError(
-                f"{type(self).__name__} has no use for {foreign[0]!r} in {name}: it knows {', '.join(known)}."
+                f"{type(self).__name__} does not use {foreign[0]!r} in {name}, only {', '.join(known)}."
             )
         return group
 

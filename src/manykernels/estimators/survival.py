@@ -294,7 +294,7 @@ class MKLSurvival(BaseMKL):
     kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
         Positive factors on the norms inside the penalty.
     tol : float, default=1e-4
-        Relative duality gap to reach.
+        Relative duality gap at which the solver stops.
     random_state : int, RandomState instance or None, default=None
         Not used by the solvers of the loss.
     resources : Resources, dict or None, default=None
@@ -309,7 +309,7 @@ class MKLSurvival(BaseMKL):
         Names of the kernels.
     dual_coef_ : ndarray of shape (n_support,)
         Dual coefficients: for every sample, observed less expected events (martingale residuals) at the optimum. Like
-        ``support_``, not there for factors, of which a model keeps no samples.
+        ``support_``, absent for models of factors, which keep no samples.
     support_ : ndarray of shape (n_support,)
         Positions of the training samples with a nonzero dual coefficient.
     alpha_ : float
@@ -593,14 +593,13 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         None is the growth of the log partial likelihood when the held-out rows join the training rows, divided by the
         number of held-out events: a proper score, which the concordance is not.
     search : Search, dict or None, default=None
-        How the search goes: ``alpha_min_ratio`` and ``fold_tol``; see
-        :class:`~manykernels.estimators.Search`.
+        Settings of the search: ``alpha_min_ratio`` and ``fold_tol``; see :class:`~manykernels.estimators.Search`.
     solver : str or Solver, default="auto"
         Solver of every problem.
     kernel_penalties : array-like of shape (n_kernels,), dict, list of dict or None, default=None
         Factors on the norms inside the penalty. Of several dictionaries each is tried.
     tol : float, default=1e-4
-        Relative duality gap to reach.
+        Relative duality gap at which the solver stops.
     random_state : int, RandomState instance or None, default=None
         Not used by the solvers of the loss.
     resources : Resources, dict or None, default=None

@@ -145,7 +145,7 @@ class Solver(ABC, Generic[State]):
     Parameters
     ----------
     tol : float
-        Relative duality gap to reach.
+        Relative duality gap at which the solver stops.
     max_iter : int
         Most outer iterations; a `fallback` that goes on after as many may take as many again.
     time_limit : float, optional

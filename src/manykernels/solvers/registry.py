@@ -213,7 +213,7 @@ def compare_solvers(
     solvers : sequence or mapping of str or Solver
         Names, ``"auto"``, or configured solvers; a mapping gives them labels, for two configurations of one solver.
     tol : float
-        Relative duality gap to reach.
+        Relative duality gap at which the solver stops.
     time_limit : float
         Most wall-clock seconds of every, checked between iterations.
 

@@ -107,7 +107,7 @@ class Limits:
     Parameters
     ----------
     tol : float, default=1e-3
-        Relative duality gap to reach.
+        Relative duality gap at which the solver stops.
     max_iter : int, default=100
         Most iterations after the starting point.
     time_limit : float or None, default=None

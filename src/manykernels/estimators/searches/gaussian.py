@@ -102,7 +102,7 @@ class GaussianMKL(BaseKernelSearch):
     standardize : bool, default=True
         Whether columns are brought to mean 0 and standard deviation 1 first.
     fit_intercept : bool, default=True
-        Whether to learn the constant ``b``.
+        Learn the intercept ``b``.
     tol : float, default=1e-3
         Relative duality gap to reach in one stage; in two stages, least growth of the alignment a kernel.
     random_state : int, RandomState instance or None, default=0

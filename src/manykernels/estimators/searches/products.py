@@ -76,7 +76,7 @@ class PolynomialMKL(BaseKernelSearch):
     standardize : bool, default=True
         Whether columns are brought to mean 0 and standard deviation 1 first.
     fit_intercept : bool, default=True
-        Whether to learn the constant ``b``.
+        Learn the intercept ``b``.
     n_steps : int, default=100
         Steps of the stochastic mirror descent, each with ``batch`` products drawn by the size of their gradients. With
         the squared loss, ``p=1``, linear base kernels and ``polish`` a lasso path takes their place.
@@ -390,7 +390,7 @@ class NonlinearMKL(BaseKernelSearch):
     standardize : bool, default=True
         Whether columns are brought to mean 0 and standard deviation 1 first.
     fit_intercept : bool, default=True
-        Whether to learn the constant ``b``.
+        Learn the intercept ``b``.
     tol : float, default=1e-4
         Stationarity to reach: how much the objective could still fall to first order, relative to the value.
     resources : Resources, dict or None, default=None

@@ -37,17 +37,16 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
 
     A joint search chooses the strength and the degree of selection: from the block 1-norm over the elastic net to
     ridge, a kernel machine on the sum of the kernels. Candidates include averages of the kernels on several columns,
-    and of every kind or view alone, so a well-chosen Gaussian is among the candidates. For default kernels, narrower
-    Gaussians of all columns, of a quarter and an eighth of the median distance, extend an average step by step, and
-    Gaussians whose columns are scaled by relevance are tried as averages; every fold learns the relevance from the
-    respective training rows, and noise is measured with the plain kernels in their place. Every path goes from strong
-    to weak penalties, in coarse steps while the score may rise, then in finer steps around the best; the choice
-    averages every score with the neighbors, so no lucky strength decides. The averages of all kernels, and of those on
-    several columns, are the baseline: a single kind, or a selection, must lead by more than half a standard error of
-    the difference over the folds, a single view by more than a whole standard error. The search is a race: selections
-    are tried at a few strengths in three folds first, with half of the rows if there are many, and dropped if behind by
-    more than half a standard error of the difference; in all folds a candidate is followed while it can still come
-    within a standard error of the best. The winner is refitted on all samples, to ``tol`` and with the certificate.
+    and of each kind or view alone, so a single well-chosen Gaussian is among the candidates. For the default bank, the
+    search also tries Gaussians of all columns at a quarter and an eighth of the median distance, and Gaussians whose
+    columns are scaled by relevance, learned on the training rows of each fold. Each path goes from strong to weak
+    penalties, in coarse steps while the score may rise, then in finer steps around the best strength. Scores are
+    averaged with those of neighboring strengths. The averages of all kernels, and of those on several columns, are the
+    baseline: a single kind, or a selection, must lead by more than half a standard error of the difference over the
+    folds, a single view by more than a whole standard error. The search is a race: selections are tried at a few
+    strengths in three folds first, with half of the rows if there are many, and dropped if behind by more than half a
+    standard error of the difference; in all folds a candidate is followed while it can still come within a standard
+    error of the best. The winner is refitted on all samples, to ``tol`` and with the certificate.
 
     The empty model is among the candidates. If y is more strongly related to the kernels than permuted y
     (``noise_p_value_``), a lead in the mean suffices; else a lead of half a standard error of the folds is required,
@@ -55,9 +54,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     wholes; for non-exchangeable samples (series, custom splits) the warning appears unless the lead is a whole error.
     If no candidate beats the constant model, the constant model is returned with a warning.
 
-    Every fold learns standardization, widths and normalization of the kernels from the respective training samples and
-    builds them once. Averages take one sum of the kernels for all strengths, targets and classes. Strengths are
-    fractions of those at which next to nothing is left, for every target and class, so units do not matter.
+    Each fold learns standardization, widths and normalization of the kernels from its training samples. Strengths are
+    relative to those of a nearly empty model of the target or class, so units do not matter.
 
     With a named ``penalty`` or with ``alphas``, the grid of strengths is as given: by default it starts at the smallest
     ``alpha`` of the empty model and falls geometrically, and every strength is solved in every fold.
@@ -65,7 +63,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     Parameters
     ----------
     kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
-        As in :class:`MKLRegressor`, and so are all parameters not described here.
+        As in :class:`MKLRegressor`, like all parameters without a description here.
     loss : str or Loss, default="squared"
         Loss of a prediction.
     loss_parameters : LossParameters, dict or None, default=None
@@ -82,29 +80,29 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         Length of the grid; a search starts with every third value, and continues below the grid if promising.
     l1_ratios : float or sequence of float or None, default=None
         Mixtures to try, each on a separate path: 1 selects, 0 averages. None is 0.5 for elastic nets, and (1, 0.5, 0)
-        for a search, without hopeless candidates; given values are all followed.
+        for a search, which drops weak candidates early; given values are all computed.
     q, p, eta : float
         Shape of the penalties ``"lq"`` and ``"group_elasticnet"``, ``"lp_ball"``, and ``"elasticnet_ball"``.
     cv : int, splitter or iterable, default=None
-        Folds of K-fold selection (5 by default, or one a sample), or any splitter of scikit-learn, for example
-        ``ShuffleSplit`` for hold-out selection.
+        Number of folds (5 by default, or one per sample), or any splitter of scikit-learn, for example ``ShuffleSplit``
+        for hold-out selection.
     scoring : str, callable or None, default=None
         None is minus the mean training loss on held-out rows: squared or pinball errors, half the deviance of counts up
         to a constant. With several targets, the search chooses separately.
     search : Search, dict or None, default=None
-        How the search goes: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``keep_folds``; see
+        Settings of the search: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``keep_folds``; see
         :class:`~manykernels.estimators.Search`.
     outputs : {"own", "shared"}, default="own"
-        Whether all targets share a single set of kernel weights.
+        One set of kernel weights per target, or one set for all targets.
     solver : str or Solver, default="auto"
         Solver of every problem; of averages only unless "auto".
     fit_intercept : bool, default=True
-        Whether to learn the constant.
+        Learn the intercept.
     kernel_penalties : array-like of shape (n_kernels,), dict, list of dict or None, default=None
         Factors on the norms inside the penalty. Of several dictionaries each is tried, on paths of the block 1-norm
         where the penalty is "auto": ``[{"* x *": 1}, {"* x *": 2}]`` chooses how much more pairs cost.
     tol : float, default=1e-4
-        Relative duality gap to reach.
+        Relative duality gap at which the solver stops.
     random_state : int, RandomState instance or None, default=None
         For solvers that draw random numbers, as in :class:`MKLRegressor`.
     resources : Resources, dict or None, default=None
@@ -116,7 +114,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     alpha_ : float or ndarray of shape (n_outputs,)
         The chosen strength; of every target or class where they differ.
     l1_ratio_ : float, ndarray or None
-        What the penalty ``"elasticnet"`` of a plain estimator needs for the same model of all kernels.
+        Value of ``l1_ratio`` with which a plain estimator with penalty ``"elasticnet"`` returns the same model.
     kernel_penalties_ : array-like, dict or None
         The chosen factors.
     mixing_ : float, ndarray or None
@@ -131,7 +129,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     best_per_target_ : ndarray of shape (n_targets,) or None
         Rows of the choices for several targets, after a search.
     cv_results_ : DataFrame
-        A row a candidate, also from :meth:`cv_frame`.
+        One row per candidate; see :meth:`cv_frame`.
     n_folds_ : int
         Number of folds.
     cv_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_classes) or (n_samples, n_outputs)
@@ -225,9 +223,9 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     Parameters
     ----------
     kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
-        As in :class:`MKLClassifier`, and so are all parameters not described here.
+        As in :class:`MKLClassifier`, like all parameters without a description here.
     loss : str or Loss, default="logistic"
-        Loss of a score for a label.
+        Loss function.
     penalty, alphas, n_alphas, l1_ratios, q, p, eta : Any
         The penalties and strengths of the search, as in :class:`MKLRegressorCV`.
     cv : int, splitter or iterable, default=None
@@ -237,14 +235,14 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         None is minus the mean training loss on held-out rows, summed over one-vs-rest classes: a proper score, unlike
         ``"accuracy"``. Margins of hinge losses are scored by the logistic loss after calibration.
     search : Search, dict or None, default=None
-        How the search goes: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``keep_folds``; see
+        Settings of the search: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``keep_folds``; see
         :class:`~manykernels.estimators.Search`.
     outputs : {"own", "shared"}, default="own"
-        Whether all classes share a single set of kernel weights.
+        One set of kernel weights per class, or one set for all classes.
     solver : str or Solver, default="auto"
         Solver of every problem; of averages only unless "auto".
     fit_intercept : bool, default=True
-        Whether to learn the constant.
+        Learn the intercept.
     class_weight : dict, "balanced" or None, default=None
         Factors on the sample weights of every class, in the loss and in the score.
     kernel_penalties, tol, random_state, resources : Any

@@ -305,7 +305,7 @@ def regularization_path(
     alpha_min_ratio : float, default=0.001
         Smallest strength of the default grid over the largest.
     fit_intercept : bool, default=True
-        Whether to learn the constant.
+        Learn the intercept.
     sample_weight : array_like of shape (n_samples,), optional
         Positive factors on the losses.
     kernel_penalties : array_like of shape (n_kernels,) or dict, optional

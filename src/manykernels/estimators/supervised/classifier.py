@@ -55,8 +55,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     .. math:: \sum_i s_i\, \ell(y_i, f(x_i) + b) + \alpha \Big(\sum_i s_i\Big)\, \Omega(\|f_1\|, \dots, \|f_M\|),
        \qquad f = \sum_m f_m,
 
-    over a single function :math:`f_m` a kernel, and proves by a duality gap how close to the minimum it came. With more
-    than two classes, one such problem is solved for every class against the rest, on the same kernels.
+    over one function :math:`f_m` per kernel, and returns a duality gap, which bounds the distance to the minimum. With
+    more than two classes, one problem per class is solved (one-vs-rest), on the same kernels.
 
     Parameters
     ----------
@@ -67,18 +67,18 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         without normalization; a :class:`PrecomputedBank` normalizes it. With :class:`PairKernels`, and with None if X
         is :class:`Pairs`, the samples are pairs.
     loss : {"logistic", "hinge", "squared_hinge"} or Loss, default="logistic"
-        Loss of a score for a label.
+        Loss function.
     penalty : str, dict or Regularizer, default="l1"
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, ``"group_elasticnet"``, or a set of kernel weights,
-        ``"simplex"``, ``"lp_ball"``, ``"elasticnet_ball"``. A Regularizer object brings the respective strength instead
-        of ``alpha``. A dict gives kernels separate penalties: ``{"subject": "ridge", "*": "l1"}`` maps names or
-        patterns to names or to objects, whose strengths are factors of ``alpha``.
+        ``"simplex"``, ``"lp_ball"``, ``"elasticnet_ball"``. A Regularizer object has its own strength, in place of
+        ``alpha``. A dict sets penalties by kernel: ``{"subject": "ridge", "*": "l1"}`` maps names or patterns of
+        kernels to penalties; strengths of objects are factors of ``alpha``.
     alpha : float or str, default="auto"
-        Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which a model
-        is empty, so every class has its own, which no scale of the kernels and no number of classes changes:
-        ``"0.1*max"`` is a tenth of that of the class, ``"0.3*noise"`` 0.3 of that of the labels in random order, and
-        ``"auto"`` is ``"0.2*noise"``, up to ``"0.5*noise"`` where most kernels are noise, and ``"0.07*noise"`` where
-        this clearly lowers the leave-one-out loss.
+        Strength of the penalty relative to the mean loss, positive. A string gives the strength relative to the
+        smallest one that yields an empty model. It is computed per class and does not depend on the scale of the
+        kernels. ``"0.1*max"`` is a tenth of it, ``"0.3*noise"`` is 0.3 of it for shuffled labels. ``"auto"`` is
+        ``"0.2*noise"``, up to ``"0.5*noise"`` if most kernels are noise, and ``"0.07*noise"`` if this clearly lowers
+        the leave-one-out loss.
     l1_ratio : float, default=0.5
         For ``"elasticnet"``: 1 is ``"l1"``, 0 is ``"ridge"``; also for ``"group_elasticnet"``, below 1.
     q : float, default=1.5
@@ -88,22 +88,22 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     eta : float, default=0.5
         For ``"elasticnet_ball"``: share of the 1-norm, between 0 and 1.
     outputs : {"own", "shared"}, default="own"
-        Whether every class has kernel weights of its own, or all classes share a single set: see Notes.
+        One set of kernel weights per class ("own"), or one set for all classes ("shared"); see Notes.
     solver : str or Solver, default="auto"
-        Name of a solver, or a configured solver with separate ``tol``, ``max_iter``, ``time_limit``, ``callback`` and
-        ``verbose``.
+        Name of a solver, or a configured solver, whose own ``tol``, ``max_iter``, ``time_limit``, ``callback`` and
+        ``verbose`` apply.
     fit_intercept : bool, default=True
-        Whether to learn the constant ``b``.
+        Learn the intercept ``b``.
     class_weight : dict, "balanced" or None, default=None
-        Factors on the sample weights of every class; "balanced" gives all classes the same total.
+        Factors on the sample weights by class; "balanced" gives all classes the same total weight.
     kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
-        Positive factors ``w_m`` on the norms inside the penalty: larger is less likely to be selected. A dict maps
-        names or shell patterns of kernels to factors; all others have factor 1.
+        Positive factors ``w_m`` on the norms in the penalty; a kernel with a larger factor is less likely to be
+        selected. A dict maps names or shell patterns of kernels to factors; the default is 1.
     tol : float, default=1e-4
-        Relative duality gap to reach.
+        Relative duality gap at which the solver stops.
     random_state : int, RandomState instance or None, default=None
-        Seed of a solver that draws random numbers (``"ufo_mkl"``, ``"obscure"``), also of a configured one. None leaves
-        the seed of the solver unchanged: 0, unless it was configured.
+        Seed of the solvers that draw random numbers (``"ufo_mkl"``, ``"obscure"``). None keeps the seed of the solver,
+        which is 0 unless configured.
     resources : Resources, dict or None, default=None
         Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``callback``, ``representation``,
         ``memory_budget``, ``n_jobs``, ``verbose``; see :class:`~manykernels.estimators.Resources`.
@@ -111,25 +111,24 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,), or (n_labels, 2)
-        The classes; with two, scores above zero mean the second. Of several labels a sample, 0 and 1 of each.
+        The classes; with two, a positive score means the second. With several labels, 0 and 1 for each label.
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_classes, n_kernels)
         Weights ``d`` of the kernels; a row per class with more than two classes that do not share them.
     alpha_ : float or ndarray of shape (n_classes,)
-        Strength used, relative to the mean loss; for ``"elasticnet"`` that of both terms together. Not there if the
-        penalty is an object.
+        Strength used, relative to the mean loss; for ``"elasticnet"`` the sum over both terms. Absent if the penalty is
+        an object.
     l1_ratio_ : float or ndarray of shape (n_classes,)
         Share of the norms used, for mixed penalties. A relative ``alpha`` is a fraction of the largest strength per
         term, so the share differs from ``l1_ratio``; with ``alpha_`` the numeric parameters of the fit.
     noise_ratio_ : float or ndarray of shape (n_classes,)
-        The strength relative to the empty-model strength of y in random order: below 1, part of the selection may be
-        noise.
+        The strength divided by the smallest one that yields an empty model for shuffled y. Below 1, part of the
+        selection may be noise.
     noise_p_value_ : float or ndarray of shape (n_classes,)
-        Share of targets, y and the random orders (199, of more than 500 samples fewer; of a given ``alpha`` 19, and
-        more while they leave doubt), that are as strongly related to the kernels as y is; a warning says so where it is
-        above 0.05 for all classes together. It is small where the effect of a single kernel is clear, or several are at
-        hand, not where a model of very many weak ones predicts.
+        P-value of a permutation test of the relation between y and the kernels (199 permutations, fewer for more than
+        500 samples; from 19 on for a given ``alpha``). A fit warns if it is above 0.05 for all classes together. The
+        test detects clear effects of single kernels, not a sum of very many weak effects.
     above_noise_ : ndarray of the shape of ``kernel_weights_``, bool
-        Kernels that are more strongly related to y than to 95 % of random orders of y; see :meth:`weights_frame`.
+        Kernels whose relation to y exceeds that to 95% of the permutations of y; see :meth:`weights_frame`.
     proved_inactive_ : ndarray of the same shape, bool
         Kernels that the certificate proves to be zero in every optimal model (L1 and elastic net, losses of bounded
         curvature); a smaller ``tol`` proves more. See :func:`manykernels.objective.proved_inactive`.
@@ -138,8 +137,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     kernel_names_ : list of str
         Names of the kernels.
     dual_coef_ : ndarray of shape (n_support,) or (n_classes, n_support)
-        Dual coefficients ``rho`` of the support samples, signs included.
-        Like ``support_``, not there for factors, of which a model keeps no samples.
+        Dual coefficients ``rho`` of the support samples, signs included. Like ``support_``, absent for models of
+        factors, which keep no samples.
     support_ : ndarray of shape (n_support,)
         Positions of the training samples with a nonzero dual coefficient for any class.
     intercept_ : float or ndarray of shape (n_classes,)
@@ -147,13 +146,14 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     dual_gap_ : float
         Relative duality gap of the exact kernels; the largest over the classes.
     representation_ : {"gram", "factored"}
-        How the kernels were held.
+        How the kernels were stored.
     approximate_gap_ : float
-        With factors: relative gap of the problem with factors in place of kernels, which proves nothing about these.
+        With factors: relative gap of the problem with factors in place of kernels. It does not bound the gap of the
+        kernels.
     n_iter_ : int
-        Outer iterations, at least 1; the most over the classes.
+        Number of outer iterations, at least 1; the maximum over the classes.
     solution_ : Solution or tuple of Solution
-        Everything the solver reports, for every class with more than two; a single one with shared weights.
+        Result of the solver, one per class with more than two classes, one with shared weights.
     n_features_in_ : int
         Number of columns of X; of training samples for precomputed kernels.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -161,31 +161,30 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     target_names_ : ndarray of shape (n_targets,)
         Names of the columns of y, if y was a DataFrame or Series with string names.
     feature_importances_ : ndarray of shape (n_features,)
-        What predictions of rows left out lose without every column, as shares: see the property, and
-        `importance_frame`.
+        Importance of the columns: shares of the increase in held-out loss; see the property and `importance_frame`.
     importance_method_ : {"leave-out", "folds"}
-        Which rows were left out.
+        How the rows were held out for the importance.
     selected_features_ : ndarray of shape (n_features,), bool
-        Columns of active kernels, the only ones that a DataFrame to predict must have; not for precomputed kernels.
+        Columns of active kernels, which a DataFrame for prediction must have; absent for precomputed kernels.
 
     See Also
     --------
-    MKLRegressor : The same for numbers.
-    manykernels.solve : The same from Gram matrices to a solution, without an estimator.
+    MKLRegressor : Regression.
+    manykernels.solve : Solve one problem without an estimator, from Gram matrices or a bank.
 
     Notes
     -----
     ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b``: prediction evaluates active kernels on support samples only.
 
-    With ``outputs="shared"`` and more than two classes there is a single problem for all, in which a kernel counts with
-    the norm over all classes, ``||f_m||^2 = sum_c ||f_mc||^2``, and is selected for all or for none. The logistic loss
-    is then the multinomial one, ``log sum_c exp(f_c) - f_y``, and the squared hinge loss is summed over the classes
-    against the rest, as is the hinge loss on factors. ``dual_gap_`` is of that problem.
+    With ``outputs="shared"`` and more than two classes, one problem is solved for all classes. The norm of a kernel is
+    that over all classes, ``||f_m||^2 = sum_c ||f_mc||^2``, so a kernel is selected for all classes or for none. The
+    logistic loss is then multinomial, ``log sum_c exp(f_c) - f_y``; the squared hinge loss, and the hinge loss on
+    factors, are summed over the one-vs-rest problems. ``dual_gap_`` is the gap of the joint problem.
 
     With y of shape (n_samples, n_labels), 0 or 1 in every column, each label is a target: ``outputs="own"`` solves one
     problem a label, ``outputs="shared"`` minimizes the sum of the losses of all labels with one set of kernel weights.
-    Where above it says classes, read labels; ``predict`` and ``predict_proba`` return a column for each label. Missing
-    labels (NaN) have the weight 1e-8.
+    Attributes then have one row per label in place of classes; ``predict`` and ``predict_proba`` return one column per
+    label. Missing labels (NaN) have the weight 1e-8.
 
     References
     ----------

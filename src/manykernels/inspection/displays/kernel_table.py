@@ -113,11 +113,22 @@ def groups_of(estimator: BaseEstimator, table: pd.DataFrame, by: str) -> list[li
 def columns_of(label: str, known: set[str]) -> tuple[str, ...]:
     """Return the columns named by a label, or none; names may contain commas."""
     parts = label.split(", ")
-    for k in range(1, len(parts)):
-        first, others = ", ".join(parts[:k]), columns_of(", ".join(parts[k:]), known)
-        if first in known and others:
-            return (first, *others)
-    return (label,) if label in known else ()
+    widest = 1 + max((name.count(", ") for name in known), default=0)
+    ends: dict[int, int] = {
+        len(parts): len(parts)
+    }  # where the name that begins at a part ends, if the rest are names too
+    for start in reversed(range(len(parts))):
+        for end in range(start + 1, min(start + widest, len(parts)) + 1):
+            if end in ends and ", ".join(parts[start:end]) in known:
+                ends[start] = end
+                break
+    found, start = [], 0
+    while start < len(parts):  # at most once a part
+        if start not in ends:
+            return ()
+        found.append(", ".join(parts[start : ends[start]]))
+        start = ends[start]
+    return tuple(found)
 
 
 def summed_by(values: pd.DataFrame, groups: list[list[str]]) -> pd.DataFrame:

@@ -384,7 +384,7 @@ def conformal_intervals(model: BaseEstimator, y: ArrayLike, X: TableLike, *, con
 
     See Also
     --------
-    conformal_sets : The same for classes.
+    conformal_sets : Classification.
 
     Notes
     -----

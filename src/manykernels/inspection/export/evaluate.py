@@ -1,7 +1,7 @@
 r"""Scores of an exported model from plain lists: the text of the module stands in every exported Python file.
 
 A model is :math:`f_k(x) = b_k + \sum_t \sum_{a, \dots} c^t_{\text{cell}(x), a, \dots, k}\, u_1^a u_2^{a'} \cdots +
-\sum_s \sum_i c^s_{ik} k_s(x, z_i)`: terms of few columnsas polynomials on cells, and kernels of several columns with
+\sum_s \sum_i c^s_{ik} k_s(x, z_i)`: terms of few columns as polynomials on cells, and kernels of several columns with
 points. A row falls into a single cell of every axis of a term; ``u`` is the place within the cell.
 """
 
@@ -200,19 +200,24 @@ def kernel_matrix(kernel: dict, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.exp(total) if name in ("laplacian", "periodic") else total
 
 
-def scores(model: dict, rows: Mapping) -> np.ndarray:
+def scores(model: dict, rows: Mapping | Sequence) -> np.ndarray:
     """Return the scores of rows, (n, K).
 
     Parameters
     ----------
     model : dict
         Terms, kernels and constants.
-    rows : mapping of str to array-like of shape (n,)
-        Columns by name, for example a DataFrame: numbers, texts, dates, and NaN or None for missing values.
+    rows : mapping of str to array-like of shape (n,), or list of mappings
+        Columns by name, for example a DataFrame, or one dictionary per row: numbers, texts, dates, and NaN or None for
+        missing values.
     """
-    first = (model["columns"] or list(rows))[0]
-    total = np.zeros((len(rows[first]), len(model["intercept"]))) + model["intercept"]
-    rows = {name: rows[name] for name in model["columns"]}
+    if isinstance(rows, (list, tuple)):
+        n_rows = len(rows)
+        rows = {name: [row[name] for row in rows] for name in model["columns"]}
+    else:
+        n_rows = len(rows[(model["columns"] or list(rows))[0]])
+        rows = {name: rows[name] for name in model["columns"]}
+    total = np.zeros((n_rows, len(model["intercept"]))) + model["intercept"]
     rows.update({name: compressed(rows[name], *tails) for name, tails in model["tails"].items()})
     for term in model["terms"]:
         total = total + term_values(term, rows)
@@ -221,7 +226,7 @@ def scores(model: dict, rows: Mapping) -> np.ndarray:
     return total
 
 
-def probabilities(model: dict, rows: Mapping) -> np.ndarray:
+def probabilities(model: dict, rows: Mapping | Sequence) -> np.ndarray:
     """Return the probability of every class, (n, n_classes), or of every label, of a model that has them."""
     found = scores(model, rows)
     if model["probabilities"] == "labels":
@@ -233,7 +238,7 @@ def probabilities(model: dict, rows: Mapping) -> np.ndarray:
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def predict(model: dict, rows: Mapping) -> np.ndarray:
+def predict(model: dict, rows: Mapping | Sequence) -> np.ndarray:
     """Return the predictions of rows: classes, numbers, or of survival models the logarithms of relative hazards."""
     found = scores(model, rows)
     classes = model["classes"]

@@ -227,9 +227,10 @@ def render_python(program: Program, about: Sequence[str]) -> str:
     for name in used:
         code = code.replace(f"def {name}(model:", f"def _{name}(model:")
     code = code.replace("found = scores(model, rows)", "found = _scores(model, rows)")
+    returned = {"predict": "predictions", "scores": "scores", "probabilities": "probabilities"}
     doors = [
-        f"def {name}(rows: Mapping) -> np.ndarray:\n"
-        f'    """Return what the model computes of rows: a DataFrame or a dictionary of columns by name."""\n'
+        f"def {name}(rows: Mapping | Sequence) -> np.ndarray:\n"
+        f'    """Return the {returned[name]} of a DataFrame, a dictionary of columns, or a list of dictionaries."""\n'
         f"    return _{name}(MODEL, rows)\n"
         for name in used
     ]

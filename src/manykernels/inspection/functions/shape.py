@@ -261,7 +261,7 @@ class ShapeDisplay(draw.Display):
         members = {name: places for name, places in members.items() if len(places)}
         unknown = [name for name in columns or () if name not in names]
         if unknown:
-            raise InvalidInputError(f"There is no column {unknown[0]!r}; the model knows {names[:10]}.")
+            raise InvalidInputError(f"There is no column {unknown[0]!r}; the columns of the model are {names[:10]}.")
         if not members:
             raise InvalidInputError(
                 "No kernel on a single column is active, so there is no curve to draw. Use SurfaceDisplay for two "

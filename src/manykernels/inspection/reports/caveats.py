@@ -284,8 +284,8 @@ def _many_levels(case: Case) -> Iterator[Caveat]:
         shown = listed((f"{_show(name)} ({levels[name]:,} levels)" for name in many[:few_columns]), len(many))
         yield Caveat(
             "Categories of many levels",
-            f"{shown}: a kernel on a category with so many levels for {len(table):,} rows can follow single "
-            "rows, noise too, so that its norm says little. Read the table of what predictions lose without it.",
+            f"{shown}: a kernel on a category with so many levels for {len(table):,} rows can fit single rows and "
+            "their noise. Its norm is not meaningful; use its importance.",
         )
 
 

@@ -341,8 +341,8 @@ def certificate_words(facts: MKLReport, model: BaseEstimator) -> list[str]:
     if method:
         lines.append(f"The proof holds over {model.n_family_kernels_:,} products of columns: {method}.")
     lines.append(
-        "This is a proof about the fit, not about new samples: how well the model predicts is measured above, and "
-        "nothing here says that a kernel is a cause."
+        "This is a proof about the fit, not about new samples: the scores above measure how well the model predicts. "
+        "It does not show that a kernel is a cause."
     )
     return lines
 
@@ -387,7 +387,7 @@ def comparison_words(name: str, better: Score, metric: str) -> str:
     if better.high < 0:
         return f"worse than the {name} by {size}"
     apart = f"difference {better.value:+z.3f} ({better.low:+.3f} to {better.high:+.3f})"
-    return f"not told apart from the {name} by these rows: {apart}"
+    return f"not distinguishable from the {name} on these rows: {apart}"
 
 
 # Colors that a light and a dark page both show; text has the color of the page.

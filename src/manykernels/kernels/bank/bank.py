@@ -77,7 +77,7 @@ class KernelBank(BankConstructors, Bank):
         smoothly. A column has heavy tails if it reaches beyond 5 standard deviations, and beyond the expected normal
         maximum by a deviation. Percentiles of more than 20,000 rows in chunks are those of 20,000 drawn rows.
     normalize : {"trace", "mean_diagonal", "unit_diagonal", None}, default="mean_diagonal"
-        What is made 1: the trace of the training Gram matrix, the mean diagonal, or every ``k(x, x)``.
+        Quantity scaled to 1: the trace of the training Gram matrix, its mean diagonal, or each ``k(x, x)``.
     center : bool, default=False
         Subtract the training mean in the feature space of every kernel.
     missing : {"error", "mask", "indicator"}, default="error"
@@ -86,9 +86,9 @@ class KernelBank(BankConstructors, Bank):
         :class:`Missing` for every pattern of gaps. Nothing is imputed. Samples without a whole view of :class:`Views`
         are masked in any case.
     landmarks_by : {"cholesky", "uniform", "k-means"}, default="cholesky"
-        Of kernels held as factors that need landmarks: training rows that a randomly pivoted Cholesky factorization
-        draws, all rows alike, or the rows next to centers of k-means. Models are certified for the kernels themselves,
-        whatever the landmarks; the decide how much is left to exact evaluations.
+        Choice of landmarks for kernels stored as factors: a randomly pivoted Cholesky factorization, a uniform draw of
+        the training rows, or the rows nearest to the centers of k-means. Models are certified for the kernels
+        themselves, whatever the landmarks; these determine the number of exact evaluations.
     shape : mapping of column to str, optional
         Curves of single columns that rise, fall, are convex or concave, everywhere: ``{"age": "increasing", "dose":
         "increasing and concave"}``. Kernels on the columns become :class:`Shaped` ones, and the default bank leaves the

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Number
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.objects import read_objects
 from manykernels.kernels.tables.encoding import Encoding, plain, select_columns, some
+from manykernels.kernels.tables.foreign import is_annotated, is_foreign, to_data_frame
 from manykernels.kernels.tables.kinds import (
     READ_AS,
     REFUSAL,
@@ -59,7 +60,7 @@ class Table:
     def of(cls, X: object, *, sparse: bool = False) -> Table:
         """Check the shape of ``X`` (DataFrame, Views, array, nested lists) and wrap it; a table stays unchanged.
 
-        Sparse matrices, and DataFrames of sparse columns, are kept as they are where ``sparse`` allows it.
+        Sparse matrices, also of AnnData, and DataFrames of sparse columns stay sparse where ``sparse`` allows it.
         """
         if isinstance(X, Table):
             return X
@@ -69,8 +70,10 @@ class Table:
             X = Views(X)
         if isinstance(X, Views):
             return cls(X.frame, tuple(X.frame.columns), X)
-        if not isinstance(X, pd.DataFrame) and (hasattr(X, "to_pandas") or is_distributed(X)):
-            X = _pandas_frame(X)
+        if sparse and is_annotated(X) and issparse(cast("Any", X).X):
+            return cls(compressed(cast("Any", X).X), tuple(cast("Any", X).var_names))
+        if is_foreign(X):
+            X = to_data_frame(X)
         if isinstance(X, pd.Series):
             raise InvalidInputError(
                 "X is a Series, one column or one row of a table. Pass X.to_frame() for a column, X.to_frame().T for a "
@@ -335,11 +338,6 @@ def check_array_readable(encodings: Iterable[Encoding]) -> None:
         )
 
 
-def is_distributed(X: object) -> bool:
-    """Return whether X is a Dask data frame, converted to pandas for names and types."""
-    return hasattr(X, "compute") and hasattr(X, "columns")
-
-
 def locate_columns(
     table: Table, used: Array, n_features: int, feature_names: tuple[str, ...] | None
 ) -> tuple[int, ...]:
@@ -356,18 +354,6 @@ def locate_columns(
     if missing:
         raise InvalidInputError(f"X lacks {len(missing)} column(s) that the kernels use: {some(missing)}.")
     return tuple(place[name] for name in wanted)
-
-
-def _pandas_frame(X: Any) -> pd.DataFrame:
-    """Return a table of another library (polars, Arrow, Dask) as a DataFrame."""
-    try:
-        frame = X.compute() if is_distributed(X) else X.to_pandas()
-    except ImportError as error:
-        raise InvalidInputError(
-            f"A {type(X).__module__.split('.')[0]} table becomes a pandas table with the help of pyarrow ({error}). "
-            "Install it with: python -m pip install 'manykernels[polars]'."
-        ) from error
-    return frame if isinstance(frame, pd.DataFrame) else frame.to_frame()
 
 
 def _checked_array(X: Any) -> Array:

@@ -76,7 +76,7 @@ def read_description(description: Mapping[str, Any]) -> tuple[list[BankEntry], d
         options["normalize"] = None
     entries = _preset(description["preset"]) if "preset" in description else []
     if "preset" in description:
-        options.setdefault("standardize", "robust" if description["preset"] == "default" else True)
+        options.setdefault("standardize", "robust" if description["preset"] == "auto" else True)
     tables = description.get("kernels", [])
     if not isinstance(tables, (list, tuple)) or not all(isinstance(table, Mapping) for table in tables):
         raise InvalidInputError("'kernels' must be a list of tables, written [[kernels]] in TOML.")
@@ -88,11 +88,11 @@ def read_description(description: Mapping[str, Any]) -> tuple[list[BankEntry], d
 
 
 def _preset(preset: object) -> list[BankEntry]:
-    if preset == "default":
+    if preset == "auto":
         return [grids.DefaultKernels()]
     if preset == "simplemkl":
         return [PerFeature(grids.simplemkl_specs()), Joint(grids.simplemkl_specs())]
-    raise InvalidInputError(f"'preset' must be 'default' or 'simplemkl', got {preset!r}.")
+    raise InvalidInputError(f"'preset' must be 'auto' or 'simplemkl', got {preset!r}.")
 
 
 def _entry(table: Mapping[str, Any], views: object, where: str) -> BankEntry:
@@ -385,9 +385,9 @@ class BankConstructors(ABC):
     @classmethod
     @explained
     def auto(cls, X: object = None, **options: object) -> Self:
-        """Return kernels for every column of a table by what it holds, see :class:`DefaultKernels`.
+        """Return kernels that suit the type of each column, see :class:`DefaultKernels`.
 
-        The bank used when nobody chose one.
+        The default bank of the estimators.
 
         Parameters
         ----------
@@ -401,7 +401,7 @@ class BankConstructors(ABC):
         Raises
         ------
         InvalidInputError
-            Naming at once all columns for which there is no kernel.
+            If there is no kernel for a column; the message names all of them.
 
         Examples
         --------
@@ -472,15 +472,17 @@ class BankConstructors(ABC):
         ::
 
             standardize = true                 # optional, as are normalize, center and missing
-            preset = "simplemkl"               # optional: "simplemkl" or "default", before the kernels below
+            preset = "simplemkl"               # optional: "simplemkl" or "auto", before the kernels below
 
             [views]                            # optional, for on = "views"
             clinical = ["age", "bmi"]
 
-            [[kernels]] kernel = "gaussian"                # a registered kernel width = [0.5, 1.0, "2*median"]     #
-            the parameters; a list is a grid on = "each"                        # "each" column, "joint" (default),
-            "views", or "pairs" of columns columns = ["age", "bmi"]           # optional: names or positions; default
-            all name = "near"                      # optional, for a single joint kernel
+            [[kernels]]
+            kernel = "gaussian"                # a registered kernel
+            width = [0.5, 1.0, "2*median"]     # the parameters; a list is a grid
+            on = "each"                        # "each" column, "joint" (default), "views", or "pairs" of columns
+            columns = ["age", "bmi"]           # optional: names or positions; default all
+            name = "near"                      # optional, for a single joint kernel
 
         Raises
         ------

@@ -177,9 +177,10 @@ HEADS = {
 }
 REMEDIES = {
     "missing": (
-        "Say what a gap means, as in KernelBank.auto(missing='mask') for MKLClassifier or MKLRegressor: 'mask' leaves "
-        "a row out of the kernels of columns it lacks, 'indicator' does so and adds kernels of missingness. Or impute "
-        "them in a pipeline (SimpleImputer(), for views ViewImputer()), or drop them before fitting"
+        "Choose how to handle missing values, as in KernelBank.auto(missing='mask') for MKLClassifier or MKLRegressor: "
+        "'mask' leaves a row out of the kernels of its missing columns, 'indicator' does so and adds kernels of "
+        "missingness. Or impute them in a pipeline (SimpleImputer(), for views ViewImputer()), or drop them before "
+        "fitting"
     ),
     "stored": (
         "Rows of a sparse X cannot be masked: impute before (SimpleImputer()), make X dense (as OneHotEncoder("

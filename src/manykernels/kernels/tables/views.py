@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.tables.encoding import select_columns
+from manykernels.kernels.tables.foreign import is_foreign, to_data_frame
 from manykernels.validation.arrays import Array, TableLike
 
 SEPARATOR = "/"
@@ -295,12 +296,9 @@ def _blocks(views: object) -> Mapping[Any, Any]:
 
 
 def _data_frame(table: Any, name: str) -> pd.DataFrame:
-    """Return a table as a DataFrame with distinct columns and index; AnnData by the X, obs_names and var_names."""
-    if hasattr(table, "obs_names") and hasattr(table, "var_names"):
-        values = table.X.toarray() if sparse.issparse(table.X) else np.asarray(table.X)
-        table = pd.DataFrame(values, index=pd.Index(table.obs_names), columns=pd.Index(table.var_names))
-    elif hasattr(table, "to_pandas") and not isinstance(table, pd.DataFrame):
-        table = table.to_pandas()
+    """Return a table as a DataFrame with distinct columns and index."""
+    if is_foreign(table):
+        table = to_data_frame(table)
     elif sparse.issparse(table):
         table = pd.DataFrame(table.toarray())
     elif isinstance(table, pd.Series):

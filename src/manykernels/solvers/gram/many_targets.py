@@ -175,7 +175,7 @@ def fit_targets(
     linear, squared : ndarray of shape (T,)
         Strengths ``a`` and ``c`` of the norms and of the squared norms.
     tol : float
-        Relative duality gap to reach.
+        Relative duality gap at which the solver stops.
     scale : ndarray of shape (T,)
         Least size of a primal value in a relative gap.
     start : ndarray of shape (T, R), optional
