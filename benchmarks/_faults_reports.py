@@ -146,4 +146,36 @@ print(next(str(one.message) for one in caught if "populated" in str(one.message)
         "made(MKLRegressorCV, cv=2).fit(rng.normal(size=(2, 2)), [0.0, 1.0])",
         "tests/estimators/test_bad_inputs.py",
     ),
+    Case(
+        "52.1",
+        "a report of a model of views, one of 990 columns",
+        COMMAND
+        + """
+from manykernels import KernelBank, MKLClassifier, report
+X = pd.DataFrame(rng.normal(size=(60, 990))).add_prefix("g"); y = np.where(X["g0"] > 0, "yes", "no")
+model = MKLClassifier(KernelBank.from_views({"rna": list(X), "clinic": ["g0"]}), alpha=0.01).fit(X, y)
+try:
+    report(model, X, y, page); print("written")
+except RecursionError as error:
+    print(f"RecursionError: {error}")
+""",
+        "tests/inspection/test_kernel_table.py",
+    ),
+    Case(
+        "52.1",
+        "an exported Python file on a list of dictionaries, as a server gets them",
+        """
+from manykernels import KernelBank, MKLRegressor
+from manykernels.inspection import export_model
+X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
+model = MKLRegressor(KernelBank.per_feature(widths=[1.0]), alpha=0.001).fit(X, np.sin(X["a"]))
+module, path = {}, os.path.join(tempfile.mkdtemp(), "model.py")
+export_model(model, path); exec(open(path).read(), module)
+try:
+    print(f"off by {abs(module['predict'](X.to_dict('records')) - model.predict(X)).max():.0e}")
+except TypeError as error:
+    print(f"TypeError: {error}")
+""",
+        "tests/inspection/test_export.py",
+    ),
 )

@@ -132,9 +132,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 def test_every_estimator_has_a_report(name: str, told: Callable[[str], str]) -> None:
     (model, _, y), html = made(name), told(name)
     page = Page(html)
-    for heading in ("The question", "Data and views", "How well it predicts", "What was selected", "What was proved"):
+    for heading in ("Question", "Data and views", "Accuracy", "Selection and importance", "Certificate"):
         assert heading in page.text
-    assert "What to distrust" in page.text
+    assert "Warnings" in page.text
     assert type(model).__name__ in page.text
     assert f"{len(y):,}" in page.text
     assert FORBIDDEN_TAGS.isdisjoint(page.tags)
@@ -310,9 +310,9 @@ def test_simpler_models_are_compared_or_left_out_with_a_reason(told: Callable[[s
     assert all(name in text for name in (CONSTANT, SUM, ONE_KERNEL["classification"]))
     assert "Left out" not in text
     text = Page(told("gaussian")).text
-    assert f"Left out: {SUM}, since the model finds its kernels while it learns" in text
+    assert f"Not compared: {SUM}, since the model finds its kernels while it learns" in text
     text = Page(told("precomputed")).text
-    assert f"Left out: {ONE_KERNEL['classification']}, since the data are kernels" in text
+    assert f"Not compared: {ONE_KERNEL['classification']}, since the data are kernels" in text
     assert f"better than the {CONSTANT}" in text
 
 

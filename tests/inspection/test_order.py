@@ -31,7 +31,7 @@ def told(model: Any, X: pd.DataFrame, y: Any, folder: Path, **given: Any) -> str
     """Return what a report says to distrust."""
     html = report(model.fit(X, y), X, y, folder / "r.html", n_draws=20, baselines=False, **given)
     text = unescape(" ".join(re.sub(r"<[^>]+>", " ", html.read_text(encoding="utf-8")).split()))
-    return text[text.index("What to distrust") : text.index("How to do it again")]
+    return text[text.rindex("Warnings") : text.rindex("Reproduction")]
 
 
 def search(cv: Any = 3, kind: Any = MKLRegressorCV) -> Any:

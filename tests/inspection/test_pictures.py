@@ -37,7 +37,7 @@ def test_a_report_draws_curves_and_surfaces_and_says_what_they_show(tmp_path: Pa
     path = report(model, X, y, tmp_path / "report.html", cv=None, baselines=False, n_draws=20)
     text = path.read_text(encoding="utf-8")
     assert path.stat().st_size < 250_000
-    section = text[text.index("What columns and pairs add") : text.index("What was proved")]
+    section = text[text.index("<h2>Curves and surfaces") : text.index("<h2>Certificate")]
     assert "<b>" not in section  # names are escaped
     told = re.findall(
         r"<figcaption>([^:]*): from (-[^ ]*) where (.*?) to (\+[^ ]*) where (.*?)\.</figcaption>", section

@@ -1,4 +1,4 @@
-"""Reasons for doubt: signs, in the data and in the fit, of overstated results."""
+"""Warnings of a report: signs, in the data and in the fit, of overstated results."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Caveat:
-    """A reason for doubt."""
+    """A warning of the report."""
 
     title: str
     text: str
@@ -61,7 +61,7 @@ class Caveat:
 
 
 def caveats_of(case: Case) -> list[Caveat]:
-    """Return the applicable reasons for doubt, the serious ones first."""
+    """Return the applicable warnings, the serious ones first."""
     found = [caveat for sign in SIGNS for caveat in sign(case)]
     return sorted(found, key=lambda caveat: not caveat.serious)
 
@@ -70,7 +70,7 @@ def _trained_on(case: Case) -> Iterator[Caveat]:
     if case.evaluation.way == TRAINING:
         yield Caveat(
             "Evaluated on the training rows",
-            "The scores are those of rows that the model has seen; on new ones it does worse, often by much. Leave out "
+            "The scores are those of training rows; scores on new rows will be worse, often by much. Leave out "
             "cv=None, or give X_test and y_test.",
             serious=True,
         )
@@ -83,9 +83,9 @@ def _seen(case: Case) -> Iterator[Caveat]:
     seen = equal_beyond_chance(fingerprints(case.X, case.y), fingerprints(X_test, y_test))
     if seen is not None:
         yield Caveat(
-            "Fitted rows among those scored",
+            "Fitted rows among the scored rows",
             f"{int(seen.sum()):,} of the {len(seen):,} rows that are scored are also, with the same target, among "
-            "those that the model was fitted on, so that the scores are too good. Leave them out of X_test.",
+            "the training rows, so the scores are too good. Leave them out of X_test.",
             serious=bool(seen.mean() > MANY_COPIES),
         )
 
@@ -105,8 +105,8 @@ def _stopped_early(case: Case) -> Iterator[Caveat]:
     if facts.status != "converged":
         yield Caveat(
             "The solver did not finish",
-            f"It stopped at a relative gap of {percent(facts.relative_gap)} where {percent(facts.tol)} was asked for "
-            f"({facts.status}). Raise max_iter, loosen tol, or try another solver, before reading weights.",
+            f"It stopped at a relative gap of {percent(facts.relative_gap)}, above tol, {percent(facts.tol)} "
+            f"({facts.status}). Raise max_iter, loosen tol, or try another solver.",
             serious=True,
         )
     if case.evaluation.unfinished:
@@ -124,14 +124,14 @@ def _few(case: Case) -> Iterator[Caveat]:
         more = f" and {facts.n_kernels:,} kernels to choose from" if facts.n_kernels > facts.n_samples else ""
         yield Caveat(
             "Few samples",
-            f"There are {facts.n_samples} samples{more}. Another draw of as many may select other kernels and score "
-            "differently by more than the intervals say.",
+            f"There are {facts.n_samples} samples{more}. Another sample of this size may select other kernels, and its "
+            "scores may differ by more than the intervals.",
         )
     if case.task == SURVIVAL and (events := int(case.y["event"].sum())) < few_events:
         yield Caveat(
             "Few events",
-            f"There are {events} events among {len(case.y):,} samples. What is known of hazards comes from events, "
-            "however many samples are censored.",
+            f"There are {events} events among {len(case.y):,} samples. Hazards are estimated from the events, however "
+            "many samples are censored.",
         )
     if case.task == "classification":
         labels, counts = np.unique(case.y, return_counts=True)
@@ -150,9 +150,9 @@ def _imbalance(case: Case) -> Iterator[Caveat]:
         largest = counts.max() / counts.sum()
         yield Caveat(
             "Classes of unequal size",
-            f"{_show(labels[counts.argmin()])} is {percent(counts.min() / counts.sum())} of the rows, so that always "
-            f"answering {_show(labels[counts.argmax()])} has an accuracy of {percent(largest)}. Read the balanced "
-            "accuracy and the confusion matrix; class_weight='balanced' makes the classes count alike.",
+            f"{_show(labels[counts.argmin()])} is {percent(counts.min() / counts.sum())} of the rows, and a model "
+            f"that always predicts {_show(labels[counts.argmax()])} has an accuracy of {percent(largest)}. Read the "
+            "balanced accuracy and the confusion matrix; class_weight='balanced' gives the classes equal weight.",
         )
 
 
@@ -296,15 +296,15 @@ def _rivals(case: Case) -> Iterator[Caveat]:
     for rival in case.evaluation.rivals:
         if rival.better_by.low <= 0 and rival.name == CONSTANT and area is not None:
             yield Caveat(
-                "Labels are no better than a constant, their order is",
-                "At the threshold of one half the model answers like a constant on these rows, but it ranks them "
+                "Labels no better than a constant, ranking better",
+                "At the threshold of one half the labels are no better than a constant, but the model ranks the rows "
                 f"better than chance: {area.name} {area.value:.3f}, {area.low:.3f} to {area.high:.3f}. Choose the "
-                "threshold by what errors cost (predict_proba), or let classes count alike (class_weight='balanced').",
+                "threshold by the costs of errors (predict_proba), or use class_weight='balanced'.",
             )
         elif rival.better_by.low <= 0 and rival.name == CONSTANT:
             yield Caveat(
                 "Not better than a constant",
-                "These rows cannot tell the model from the best constant: what it selected explains nothing yet.",
+                "On these rows the model is not distinguishable from the best constant; do not interpret the selection.",
                 serious=True,
             )
         elif rival.better_by.high < 0:
@@ -333,7 +333,7 @@ def _outliers(case: Case) -> Iterator[Caveat]:
         yield Caveat(
             "Residuals far from the others",
             f"{far:,} predictions are off by more than {FAR:.0f} standard deviations of the typical error; with the "
-            "squared loss they steer the model. Look at these rows, or try loss='huber'.",
+            "squared loss they dominate the fit. Look at these rows, or try loss='huber'.",
         )
 
 

@@ -94,12 +94,12 @@ def question_of(model: BaseEstimator, task: str, target: str) -> str:
     if task == "classification":
         labels = [str(label) for label in model.classes_]
         shown = listed((f'"{cut_text(label, 30)}"' for label in labels[:6]), len(labels))
-        return f"Which class of {about} does a sample belong to: {shown}? And which kernels tell it?"
+        return f"Which class of {about} does a sample belong to: {shown}? And which kernels matter?"
     if task == SURVIVAL:
-        return f"Who has the event{f' of {about}' if target else ''} earlier, and which kernels tell it?"
+        return f"Who has the event{f' of {about}' if target else ''} earlier, and which kernels matter?"
     outputs = np.shape(model.intercept_)
     several = f" (in {outputs[0]} outputs)" if outputs else ""
-    return f"What is the value of {about}{several} for a sample, and which kernels tell it?"
+    return f"What is the value of {about}{several} for a sample, and which kernels matter?"
 
 
 def data_facts(X: Any, n_test: int) -> list[tuple[str, str]]:
@@ -400,7 +400,7 @@ def report(
     """Write a complete report on a fitted model into a single offline HTML file.
 
     The report has the question, the data, scores beside simpler models, the selection with the stability, the
-    certificate of the optimization, reasons for doubt, and a program to repeat the analysis.
+    certificate of the optimization, warnings, and a program to repeat the analysis.
 
     Parameters
     ----------
@@ -453,7 +453,7 @@ def report(
     >>> y = np.sin(2 * X[:, 1])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = report(MKLRegressor().fit(X, y), X, y, Path(folder) / "report.html", cv=3)
-    ...     "What to distrust" in path.read_text(encoding="utf-8")
+    ...     "Certificate" in path.read_text(encoding="utf-8")
     True
     """
     template = _template()
@@ -545,13 +545,13 @@ def _performance(model: BaseEstimator, task: str, evaluation: Evaluation) -> dic
     folds = "Simpler models learned from folds of these rows, since the training rows were not given."
     learned = f" {folds}" if evaluation.n_folds and evaluation.rivals else ""
     ways = {
-        FOLDS: f"Every one of the {n:,} rows was predicted by a model that had not seen it: {evaluation.n_folds} "
+        FOLDS: f"Each of the {n:,} rows was predicted by a model that was not fitted on it: {evaluation.n_folds} "
         "refits, each on the rows of the other folds.",
         HELD_OUT: f"Scored on {n:,} rows that the model was not fitted on." + learned,
-        TRAINING: f"Scored on the {n:,} rows that the model was fitted on: too good to be true of new ones.",
+        TRAINING: f"Scored on the {n:,} training rows: scores on new rows will be worse.",
     }
     apart = " Risks are compared within folds." if task == SURVIVAL and evaluation.n_folds else ""
-    intervals = "Intervals hold 95 % of the scores when these rows are drawn anew, with replacement."
+    intervals = "Intervals are 95% bootstrap intervals over these rows."
     return {
         "how_scored": f"{ways[evaluation.way]}{apart} {intervals}",
         "scores": evaluation.scores,

@@ -328,11 +328,11 @@ def certificate_words(facts: MKLReport, model: BaseEstimator) -> list[str]:
     """Return sentences on the certificate of the optimization, and its limits."""
     if facts.tol_measure == "stationarity":
         known = facts.tol_reached is not None
-        reached = f"{facts.tol_reached:.2g} was reached, {facts.tol:g} was asked for" if known else ""
+        reached = f"{facts.tol_reached:.2g} was reached, tol is {facts.tol:g}" if known else ""
         return [
-            "The kernel was shaped by descent on a problem with many valleys: the solution is a point where no small "
-            "step improves it, and there is no proof that another start would not end lower.",
-            f"What tol asked for is the {facts.tol_measure}; {reached}.",
+            "The problem is not convex: the solution is a stationary point, and another start may end at a lower "
+            "objective.",
+            f"tol bounds the {facts.tol_measure}; {reached}.",
         ]
     lines = [_gap_words(facts)]
     if facts.tol_measure != GAP:
@@ -350,15 +350,15 @@ def certificate_words(facts: MKLReport, model: BaseEstimator) -> list[str]:
 def _gap_words(facts: MKLReport) -> str:
     share = max(facts.relative_gap, 0.0)
     if facts.status == "converged" or share <= facts.tol:
-        asked = f" ({percent(facts.tol)} was asked for)" if facts.tol_measure == GAP else ""
+        asked = f" (tol is {percent(facts.tol)})" if facts.tol_measure == GAP else ""
         return (
             f"Optimal to within {percent(share)}: no other weights for these kernels, with this loss and penalty, "
-            f"reach an objective that is lower by more than that{asked}. Anyone can recompute this from the model."
+            f"lower the objective by more than that{asked}. The gap can be recomputed from the model."
         )
     why = WHY_STOPPED.get(facts.status, facts.message)
     return (
         f"Not finished: the solver stopped because {why}. The objective may still fall by up to {percent(share)}, "
-        f"where {percent(facts.tol)} was asked for; weights near zero may still change sides."
+        f"while tol is {percent(facts.tol)}; small weights may still become zero, or zeros positive."
     )
 
 
@@ -372,8 +372,8 @@ def again_words(counts: list[int | None], n_folds: int) -> str:
     ends = f"{always:,} of the {len(known):,} selected kernels were selected again in every one of {n_folds} refits"
     lost = f", {never:,} in none" if never else ""
     return (
-        f"{ends}{lost}. Each refit leaves out one fold and shares most samples with the others, so that this is a "
-        "sign of stability and no error rate; among kernels that say the same, which one is taken is chance."
+        f"{ends}{lost}. The refits share most of their samples, so this indicates stability and is not an error rate. "
+        "Which of several similar kernels is selected is a matter of chance."
     )
 
 
