@@ -304,7 +304,7 @@ def _rivals(case: Case) -> Iterator[Caveat]:
         elif rival.better_by.low <= 0 and rival.name == CONSTANT:
             yield Caveat(
                 "Not better than a constant",
-                "On these rows the model is not distinguishable from the best constant; do not interpret the selection.",
+                "On these rows the model is not distinguishable from the best constant; do not interpret it.",
                 serious=True,
             )
         elif rival.better_by.high < 0:
