@@ -1,7 +1,5 @@
 """Tables of other libraries as pandas tables: polars (without pyarrow), Arrow, Dask, AnnData."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
