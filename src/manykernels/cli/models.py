@@ -62,14 +62,26 @@ class PredictOptions:
     new_rows: NewRows = False
 
 
-def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
-    """Predict the rows of a table with a saved model; CSV on stdout, or --output."""
-    model, metadata = load_model(options.model), read_metadata(options.model)
+def _check_options(options: PredictOptions, model: Any) -> None:
     if options.proba and isinstance(model, BaseMKL) and not hasattr(model, "predict_proba"):
         raise InvalidInputError("--proba needs a classifier fitted with --loss logistic; leave it out or fit again.")
     if options.at and not isinstance(model, MKLSurvival):
         raise InvalidInputError("--at needs a model fitted with --time and --event; leave it out.")
     tables.check_new(options.output, "--output", options.force, [options.model, options.data])
+
+
+def _print_scores(targets: Sequence[str], scores: Mapping[str, Any]) -> None:
+    """Print scores against target columns to stderr, by the rows they are of."""
+    listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(printable(name)) for name in targets)}"
+    for rows, own in scores.items():
+        shown = ", ".join(f"{name} {value}" for name, value in console.score_facts(own).items())
+        console.errors().print(f"Against the {listed}{rows}: {shown}", soft_wrap=True)
+
+
+def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
+    """Predict the rows of a table with a saved model; CSV on stdout, or --output."""
+    model, metadata = load_model(options.model), read_metadata(options.model)
+    _check_options(options, model)
     if options.chunk_rows is not None:
         _predict_chunks(options, model, metadata, outcome)
         return
@@ -91,10 +103,7 @@ def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
         outcome.show(f"{len(table)} predictions written to {options.output}")
     elif not outcome.as_json:
         console.write_data(render_csv(table))
-    listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(printable(name)) for name in targets)}"
-    for rows, scores in apart.items() if apart else [("", known)] if known else []:
-        shown = ", ".join(f"{name} {value}" for name, value in console.score_facts(scores).items())
-        console.errors().print(f"Against the {listed}{rows}: {shown}", soft_wrap=True)
+    _print_scores(targets, apart or ({"": known} if known else {}))
     outcome.result = {
         "model": options.model,
         "data": options.data,

@@ -259,6 +259,16 @@ def noise_levels(
     return (permuted.until_told if until_told else permuted.more)(levels, problems[0].stack)
 
 
+def _multiples_of(rhos: Sequence[Array]) -> list[tuple[int, float]]:
+    """Return for each target a target of which it is a multiple, itself if there is no other, and the factor."""
+    known: dict[int, tuple[int, float]] = {}
+    for target in reversed(range(len(rhos)) if len(rhos) <= MOST_COMPARED else ()):
+        others = [other for other, (same, _) in known.items() if other == same]
+        factors = ((other, multiple_of(rhos[other], rhos[target])) for other in others)
+        known[target] = next(((other, factor) for other, factor in factors if factor is not None), (target, 1.0))
+    return [known.get(target, (target, 1.0)) for target in range(len(rhos))]
+
+
 def _squares_of(
     stack: GramStack, rhos: Sequence[Array], orders: Array, sums: list[Array] | None = None
 ) -> list[tuple[Array, Array | None]]:
@@ -267,12 +277,7 @@ def _squares_of(
     Beside them bounds (M,) from above in the first order, or None without bounds. The columns of a target are summed
     overwith shared weights. To ``sums`` the sums of all entries of the kernels are added, (M,).
     """
-    known: dict[int, tuple[int, float]] = {}
-    for target in reversed(range(len(rhos)) if len(rhos) <= MOST_COMPARED else ()):
-        others = [other for other, (same, _) in known.items() if other == same]
-        factors = ((other, multiple_of(rhos[other], rhos[target])) for other in others)
-        known[target] = next(((other, factor) for other, factor in factors if factor is not None), (target, 1.0))
-    multiples = [known.get(target, (target, 1.0)) for target in range(len(rhos))]
+    multiples = _multiples_of(rhos)
     asked = [target for target, (other, _) in enumerate(multiples) if other == target]
     if len(asked) < len(rhos):  # as weights of two classes multiply the coefficients of both by one factor
         found = dict(zip(asked, _squares_of(stack, [rhos[target] for target in asked], orders, sums), strict=True))

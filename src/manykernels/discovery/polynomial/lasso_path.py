@@ -245,15 +245,8 @@ class Tuned:
 LassoFold = Fold[WeightedLasso, WeightedRows]
 
 
-def tuned_strengths(
-    problem: Problem,
-    family: PolynomialFamily,
-    normalize: str | None,
-    n_folds: int,
-    with_second: bool,
-    rng: np.random.Generator,
-) -> Tuned:
-    """Return strengths of smallest squared error, in the geometric mean, on samples left out."""
+def _linear_base(problem: Problem, family: PolynomialFamily, n_folds: int) -> RankOneBase:
+    """Return the base kernels if strengths can be chosen by cross-validation, or raise an error."""
     base = family.base
     if not isinstance(base, RankOneBase) or family.p != 1 or problem.loss.name != "squared":
         raise InvalidInputError(
@@ -264,7 +257,19 @@ def tuned_strengths(
         raise InvalidInputError(
             f"folds must lie between 2 and the number of samples, {problem.n_samples}, got {n_folds}."
         )
+    return base
 
+
+def tuned_strengths(
+    problem: Problem,
+    family: PolynomialFamily,
+    normalize: str | None,
+    n_folds: int,
+    with_second: bool,
+    rng: np.random.Generator,
+) -> Tuned:
+    """Return strengths of smallest squared error, in the geometric mean, on samples left out."""
+    base = _linear_base(problem, family, n_folds)
     rows = WeightedRows(base.columns, problem.y, problem.weight)
 
     def lasso_on(samples: WeightedRows) -> WeightedLasso:

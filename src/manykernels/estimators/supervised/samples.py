@@ -274,6 +274,25 @@ def label_factors(class_weight: Mapping[Any, float] | str | None, labels: Array,
     return np.where(labels == 1.0, one, none)
 
 
+def _check_objects(labels: Array) -> None:
+    """Reject objects that are no labels of classes of one kind."""
+    kinds = sorted({type(label).__name__ for label in labels})
+    if len(kinds) > 1 and not all(isinstance(label, (int, float, np.number, np.bool_)) for label in labels):
+        raise InvalidInputError(
+            f"y holds labels of different types ({', '.join(kinds)}), which cannot be sorted. Convert them to "
+            f"text: [str(label) for label in y]."
+        )
+    if (plain := pd.api.types.infer_dtype(labels)) in ("boolean", "integer"):
+        raise InvalidInputError(
+            f"y holds {plain} labels in an array of objects, as left by pandas after missing values. Convert "
+            f"them: y.astype({'bool' if plain == 'boolean' else 'int'})."
+        )
+    if not isinstance(labels[0], (str, bytes, int, float, np.generic)):
+        raise InvalidInputError(f"y holds labels of type {kinds[0]}. Make them text: [str(label) for label in y].")
+    if any(isinstance(label, int) and abs(label) > LARGEST_FLOAT for label in labels):
+        raise InvalidInputError(f"y holds {BEYOND_FLOATS}; as labels of classes, make them text.")
+
+
 def class_labels(y: ArrayLike) -> Array:
     """Return class labels as a vector of any type, (N,)."""
     dtype = getattr(y, "dtype", None)
@@ -292,23 +311,7 @@ def class_labels(y: ArrayLike) -> Array:
         if labels.dtype.kind == "f":
             assert_all_finite(labels, input_name="y")
         if labels.dtype == object:
-            kinds = sorted({type(label).__name__ for label in labels})
-            if len(kinds) > 1 and not all(isinstance(label, (int, float, np.number, np.bool_)) for label in labels):
-                raise InvalidInputError(
-                    f"y holds labels of different types ({', '.join(kinds)}), which cannot be sorted. Convert them to "
-                    f"text: [str(label) for label in y]."
-                )
-            if (plain := pd.api.types.infer_dtype(labels)) in ("boolean", "integer"):
-                raise InvalidInputError(
-                    f"y holds {plain} labels in an array of objects, as left by pandas after missing values. Convert "
-                    f"them: y.astype({'bool' if plain == 'boolean' else 'int'})."
-                )
-            if not isinstance(labels[0], (str, bytes, int, float, np.generic)):
-                raise InvalidInputError(
-                    f"y holds labels of type {kinds[0]}. Make them text: [str(label) for label in y]."
-                )
-            if any(isinstance(label, int) and abs(label) > LARGEST_FLOAT for label in labels):
-                raise InvalidInputError(f"y holds {BEYOND_FLOATS}; as labels of classes, make them text.")
+            _check_objects(labels)
         if labels.dtype.kind != "f":
             n_classes = len(np.unique(labels))
             if n_classes == len(labels) > 2:

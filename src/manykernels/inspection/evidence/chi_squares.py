@@ -59,16 +59,10 @@ def chi_squares_tail(q: float, weights: ArrayLike, counts: ArrayLike = 1.0) -> f
     if w.max() < 0:
         return 0.0 if q >= 0 else 1.0 - chi_squares_tail(-q, -w, n)
 
-    # K' increases from one pole to the other; of positive weights it is below q at the lower end, -n / (2 q).
-    high = 0.5 / float(w.max()) * ALMOST
-    low = 0.5 / float(w.min()) * ALMOST if w.min() < 0 else -0.5 * float(n.sum()) / q
-    at = brentq(lambda s: float(np.sum(n * w / (1.0 - 2.0 * w * s))) - q, low, high, xtol=1e-14 * (high - low))
-    apart = FROM_POLE / np.sqrt(2.0 * np.sum(n * w**2))
-    if abs(at) < apart:
-        at = min(apart, 0.5 * high)
+    at = _saddle_point(w, n, q)
     bends = 2.0 * w / (1.0 - 2.0 * w * at)
     second, third = 0.5 * np.sum(n * bends**2), np.sum(n * bends**3)
-    bend = third / (6.0 * second)
+    bend = float(third / (6.0 * second))
     bend = max(bend, 0.0) if q > 0 else min(bend, 0.0) if q < 0 else bend
 
     y = np.sinh(np.arange(0.0, LAST, STEP)) / np.sqrt(second)
@@ -110,3 +104,13 @@ def false_discovery_rates(p_values: ArrayLike) -> Array:
     found = np.empty(len(p))
     found[order] = np.minimum(rates, 1.0)
     return found
+
+
+def _saddle_point(w: Array, n: Array, q: float) -> float:
+    """Return where ``K'`` equals ``q``, but not at the pole at zero."""
+    # K' increases from one pole to the other; of positive weights it is below q at the lower end, -n / (2 q).
+    high = 0.5 / float(w.max()) * ALMOST
+    low = 0.5 / float(w.min()) * ALMOST if w.min() < 0 else -0.5 * float(n.sum()) / q
+    at = brentq(lambda s: float(np.sum(n * w / (1.0 - 2.0 * w * s))) - q, low, high, xtol=1e-14 * (high - low))
+    apart = float(FROM_POLE / np.sqrt(2.0 * np.sum(n * w**2)))
+    return min(apart, 0.5 * high) if abs(at) < apart else float(at)

@@ -23,14 +23,8 @@ from manykernels.validation.arrays import TableLike
 ADDITIVE = ("linear", "overlap")  # kernels of several columns that are sums over columns
 
 
-def program_of(
-    model: BaseEstimator, *, rows: TableLike | None = None, tol: float = 1e-6, with_points: bool
-) -> tuple[Program, Columns]:
-    """Return a fitted model of kernels on columns as a program, and the columns.
-
-    ``rows`` have the occurring numbers; None takes the stored points. ``tol`` is the total error of terms relative to
-    the variation of the scores; ``with_points`` keeps the points of kernels of several columns.
-    """
+def _exportable(model: BaseEstimator) -> Any:
+    """Return the functions of a model on columns; reject others."""
     expansion = getattr(model, "_expansion", None)
     bank = getattr(expansion, "bank", None)
     if not isinstance(bank, FittedBank) or not bank.on_columns:
@@ -43,6 +37,29 @@ def program_of(
         raise IncompatibleError("Models of sparse rows cannot be exported; fit on dense columns.")
     if bank.table.object_columns:
         raise IncompatibleError("Kernels of sequences and of other objects cannot be exported; save_model keeps them.")
+    return expansion
+
+
+def _kind_of_probabilities(model: BaseEstimator) -> str:
+    """Return how probabilities follow from scores; nothing where a model has none."""
+    if not hasattr(model, "predict_proba"):
+        return ""
+    if np.ndim(model.intercept_) == 0:
+        return "sigmoid"
+    if np.ndim(getattr(model, "classes_", 0)) == 2:
+        return "labels"
+    return "softmax" if getattr(model, "_shares_weights", False) else "shares"
+
+
+def program_of(
+    model: BaseEstimator, *, rows: TableLike | None = None, tol: float = 1e-6, with_points: bool
+) -> tuple[Program, Columns]:
+    """Return a fitted model of kernels on columns as a program, and the columns.
+
+    ``rows`` have the occurring numbers; None takes the stored points. ``tol`` is the total error of terms relative to
+    the variation of the scores; ``with_points`` keeps the points of kernels of several columns.
+    """
+    expansion = _exportable(model)
     names = known_features(model)
     named = hasattr(model, "feature_names_in_")
     columns = Columns(expansion, names, named=named, rows=None if rows is None else rows_of(model, rows))
@@ -52,15 +69,6 @@ def program_of(
     labels = np.ndim(getattr(model, "classes_", 0)) == 2  # of 0 and 1, one a score
     classes = (0, 1) if labels else tuple(np.asarray(model.classes_).tolist()) if is_classifier(model) else None
     loss, single = model._loss, np.ndim(model.intercept_) == 0
-    sigmoids = (
-        "sigmoid"
-        if single
-        else "labels"
-        if labels
-        else "softmax"
-        if getattr(model, "_shares_weights", False)
-        else "shares"
-    )
     several = getattr(model, "_levels", None) is not None
     encodings = {names[column]: encoding for column, encoding in columns.encodings.items()}
     program = Program(
@@ -74,7 +82,7 @@ def program_of(
         intercept=np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64)),
         labels=() if single else tuple(np.asarray(model._target_labels()).tolist()),
         classes=classes,
-        probabilities=sigmoids if hasattr(model, "predict_proba") else "",
+        probabilities=_kind_of_probabilities(model),
         link="sort" if several else "exp" if is_regressor(model) and loss.support != "real" else "identity",
         single=single,
         masks=columns.masks,

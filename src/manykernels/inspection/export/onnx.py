@@ -56,6 +56,19 @@ class Graph:
         return parts[0] if len(parts) == 1 else self("Sum", *parts)
 
 
+def _check_texts(program: Program) -> None:
+    """Reject texts that ONNX cannot hold."""
+    levels = [level for part in program.parts for axis in part.axes for level in axis.levels]
+    for text in (*levels, *(program.classes or ())):
+        if re.search("[\ud800-\udfff]", str(text)):
+            raise IncompatibleError(f"{text!r} holds half of a surrogate pair, which ONNX cannot hold; export to .py.")
+    for axis in (axis for part in program.parts for axis in part.axes if program.masks and "" in axis.levels):
+        raise IncompatibleError(
+            f"Column {axis.column!r} has the empty text as a category beside missing values, and ONNX has no other "
+            "text for these; export to .py or .sql, or rename the category."
+        )
+
+
 def render_onnx(program: Program, about: Sequence[str]) -> bytes:
     """Return a program as an ONNX model.
 
@@ -66,15 +79,7 @@ def render_onnx(program: Program, about: Sequence[str]) -> bytes:
     """
     onnx = optional_module("onnx", "Exporting to ONNX needs onnx.", "onnx")
     helper, kinds, g = onnx.helper, onnx.TensorProto, Graph(onnx.helper, onnx.numpy_helper)
-    levels = [level for part in program.parts for axis in part.axes for level in axis.levels]
-    for text in (*levels, *(program.classes or ())):
-        if re.search("[\ud800-\udfff]", str(text)):
-            raise IncompatibleError(f"{text!r} holds half of a surrogate pair, which ONNX cannot hold; export to .py.")
-    for axis in (axis for part in program.parts for axis in part.axes if program.masks and "" in axis.levels):
-        raise IncompatibleError(
-            f"Column {axis.column!r} has the empty text as a category beside missing values, and ONNX has no other "
-            "text for these; export to .py or .sql, or rename the category."
-        )
+    _check_texts(program)
     renamed = {column: given for column, given in input_names(program).items() if column != given}
     if not takes_array(program):
         about = [*about, *(f"Input {given} is column {column!r}." for column, given in renamed.items())]
@@ -382,14 +387,20 @@ def _predictions(g: Graph, program: Program, scores: str, helper: ModuleType, ki
             g.output("probabilities", g("Sigmoid", scores))
             outputs.append(helper.make_tensor_value_info("probabilities", kinds.DOUBLE, shape))
         return outputs
+    return _class_predictions(g, program, program.classes, scores, helper, kinds)
+
+
+def _class_predictions(
+    g: Graph, program: Program, classes: Sequence[Any], scores: str, helper: ModuleType, kinds: Any
+) -> list[Any]:
+    """Add the class of the largest score and the probabilities to the graph, and return the outputs."""
     if program.single:
         first = g("Squeeze", scores, g.constant([1], np.int64))
         place = g("Cast", g("Greater", first, g.constant(0.0)), to=7)
     else:
         place = g("ArgMax", scores, axis=1, keepdims=0)
-    texts = not all(isinstance(label, (int, np.integer)) for label in program.classes)
-    names = [str(label) for label in program.classes]
-    labels = g.texts(names) if texts else g.constant(program.classes, dtype=np.int64)
+    texts = not all(isinstance(label, (int, np.integer)) for label in classes)
+    labels = g.texts([str(label) for label in classes]) if texts else g.constant(classes, dtype=np.int64)
     g.output("prediction", g("Gather", labels, place))
     outputs = [helper.make_tensor_value_info("prediction", kinds.STRING if texts else kinds.INT64, [None])]
     if program.probabilities:
@@ -401,6 +412,5 @@ def _predictions(g: Graph, program: Program, scores: str, helper: ModuleType, ki
             each = g("Sigmoid", scores)
             shares = g("Div", each, g("ReduceSum", each, g.constant([1], np.int64), keepdims=1))
         g.output("probabilities", shares)
-        shape = [None, len(program.classes)]
-        outputs.append(helper.make_tensor_value_info("probabilities", kinds.DOUBLE, shape))
+        outputs.append(helper.make_tensor_value_info("probabilities", kinds.DOUBLE, [None, len(classes)]))
     return outputs

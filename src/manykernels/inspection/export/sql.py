@@ -5,7 +5,7 @@ literals only, and in the comments with every control character escaped.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -49,13 +49,7 @@ def render_sql(program: Program, about: Sequence[str], table: str) -> str:
         joins.append(f"LEFT JOIN {name} ON {name}.cell = {cell}")
         for k, parts in enumerate(sums):
             parts.append(_sum_of(name, term, k, dates))
-    lines = [f"-- {printable(line)}" for line in about]
-    if dates:
-        lines.append("-- Dates may also be of type DATE or TIMESTAMP, or text: 2024-01-31 or 2024-01-31 12:30:00.")
-    if len(joins) > MOST_JOINED:
-        lines.append(f"-- This joins {len(joins)} tables; SQLite joins 64 at most, DuckDB more.")
-    if program.link == "sort":
-        lines.append("-- The scores of the quantiles are not put in order.")
+    lines = [f"-- {line}" for line in (*map(printable, about), *_remarks(program, len(joins), dates))]
     if tables:
         lines.append("WITH\n" + ",\n".join(tables))
     expressions = ["(" + " + ".join(parts) + ")" for parts in sums]
@@ -111,6 +105,16 @@ def output_names(program: Program) -> dict[str, str]:
         names[name] = next(each for each in tries if each.casefold() not in taken)
         taken.add(names[name].casefold())
     return names
+
+
+def _remarks(program: Program, n_joins: int, dates: Mapping[str, str]) -> Iterator[str]:
+    """Yield what readers of a statement have to know."""
+    if dates:
+        yield "Dates may also be of type DATE or TIMESTAMP, or text: 2024-01-31 or 2024-01-31 12:30:00."
+    if n_joins > MOST_JOINED:
+        yield f"This joins {n_joins} tables; SQLite joins 64 at most, DuckDB more."
+    if program.link == "sort":
+        yield "The scores of the quantiles are not put in order."
 
 
 def _outputs(program: Program, sums: list[str]) -> list[tuple[str, str]]:

@@ -106,13 +106,8 @@ class SurfaceDisplay(draw.Display):
         sets = _labeled_sets(estimator, table, 2 + len(held))
         free = {label: tuple(column for column in full if column not in held) for label, full in sets.items()}
         pairs = {label: own for label, own in free.items() if len(own) == 2}
-        if columns is None and not pairs:
-            others = f" beside {', '.join(map(repr, held))}" if held else ""
-            raise InvalidInputError(f"No kernel on two columns{others} is active, so there is no surface to draw.")
         if columns is None:
-            whole = [own for label, own in pairs.items() if len(sets[label]) == 2 + len(held)]
-            first, second = next(iter(whole or pairs.values()))
-            columns = first, second
+            columns = _first_pair(pairs, sets, held)
         if isinstance(columns, str) or len(columns) != 2:
             raise InvalidInputError(f"columns must be two columns, by name or position, got {columns!r}.")
         names = _name(columns[0], known), _name(columns[1], known)
@@ -202,3 +197,15 @@ def _name(column: Hashable, known: list[str]) -> str:
 def _sides(values: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of both columns."""
     return values.columns.to_numpy(), values.index.to_numpy()
+
+
+def _first_pair(
+    pairs: Mapping[str, tuple[Any, ...]], sets: Mapping[str, Sequence[Any]], held: Mapping[Any, Any]
+) -> tuple[Any, Any]:
+    """Return the columns of the first active kernel on two columns beside held ones, or reject a model without."""
+    if not pairs:
+        others = f" beside {', '.join(map(repr, held))}" if held else ""
+        raise InvalidInputError(f"No kernel on two columns{others} is active, so there is no surface to draw.")
+    whole = [own for label, own in pairs.items() if len(sets[label]) == 2 + len(held)]
+    first, second = next(iter(whole or pairs.values()))
+    return first, second

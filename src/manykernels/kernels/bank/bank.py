@@ -319,19 +319,12 @@ class KernelBank(BankConstructors, Bank):
         each = [kind.spec for kind in bank_kinds(self, table)]
         sparse = {id(spec) for spec in each if spec.family == "features"}
         objects = {positions[0] for _, spec, positions in kernels if id(spec) in sparse} if sparse else set()
-        readers: dict[tuple[int, frozenset[str]], KernelSpec] = {}  # the first of each column and what it can read
-        can_read: dict[tuple[int, int], frozenset[str]] = {}  # by spec, which many columns may share, and place in it
         others = kernels
         if table.holds_numbers:  # which is all that most read
             plain = KernelSpec.reads
             apart = {id(spec) for spec in each if type(spec).reads is not plain or "number" not in spec.kinds}
             others = [own for own in kernels if id(own[1]) in apart] if apart else []
-        for _, spec, positions in others:
-            for place, j in enumerate(positions) if spec.family != "features" else ():
-                if (id(spec), place) not in can_read:
-                    can_read[id(spec), place] = spec.reads(place)
-                readers.setdefault((j, can_read[id(spec), place]), spec)
-        for (j, kinds), spec in readers.items():
+        for (j, kinds), spec in _readers_of(others).items():
             if READ_AS.get(table.kind(j)) not in kinds:
                 for found in table.unreadable(j, kinds, f"{spec.label} needs numbers"):
                     problems.setdefault(found.column, found)
@@ -559,3 +552,15 @@ def _check_unique(names: list[str]) -> None:
     if len(set(names)) < len(names):
         repeated = [name for name, count in Counter(names).items() if count > 1]
         raise InvalidInputError(f"Kernel names must differ, but {repeated[:5]} appear more than once.")
+
+
+def _readers_of(kernels: Sequence[NamedKernel]) -> dict[tuple[int, frozenset[str]], KernelSpec]:
+    """Return the first kernel of every column and what it can read."""
+    readers: dict[tuple[int, frozenset[str]], KernelSpec] = {}
+    can_read: dict[tuple[int, int], frozenset[str]] = {}  # by spec, which many columns may share, and place in it
+    for _, spec, positions in kernels:
+        for place, j in enumerate(positions) if spec.family != "features" else ():
+            if (id(spec), place) not in can_read:
+                can_read[id(spec), place] = spec.reads(place)
+            readers.setdefault((j, can_read[id(spec), place]), spec)
+    return readers
