@@ -68,4 +68,16 @@ print(f"{model.predict(X, return_std=True)[1].mean():.2f}, {usual.mean():.2f}")
 """,
         "tests/estimators/test_posterior.py",
     ),
+    Case(
+        "49.5", "counts of 400 words in two views, 90 texts: accuracy on 600 new texts",
+        """
+shares = np.where(rng.random((3, 400)) < 0.1, 4.0, 1.0) / (10.0 + np.arange(400))
+y = rng.integers(3, size=690)
+X = np.array([rng.multinomial(40, shares[t] / shares[t].sum()) for t in y], dtype=float)
+bank = KernelBank.from_views({"left": slice(0, 200), "right": slice(200, 400)}, Linear())
+model = MKLClassifier(bank, penalty="ridge").fit(X[:90], y[:90])
+print(f"{model.score(X[90:], y[90:]):.3f}")
+""",
+        "tests/kernels/test_normalization.py",
+    ),
 )  # fmt: skip

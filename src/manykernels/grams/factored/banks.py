@@ -120,7 +120,7 @@ def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
     if isinstance(X, np.ndarray) and bank.missing != "indicator":
         kernels = bank.expand(Table.of(X))
         heavy = _heavy_tails(bank, kernels, Table.of(X))
-        return kernels, ColumnTable(X, standardize=bool(bank.standardize), missing=bank.missing, encodings=heavy)
+        return kernels, ColumnTable(X, standardize=bank.standardize, missing=bank.missing, encodings=heavy)
     rows = Table.of(X)
     bank.check(rows)
     kernels = bank.expand(rows)
@@ -130,7 +130,7 @@ def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
 
 def _options(bank: KernelBank, kernels: list[NamedKernel]) -> dict[str, Any]:
     """Return how tables of columns read rows for a bank."""
-    return {"standardize": bool(bank.standardize), "missing": bank.missing, "carried": _object_columns(kernels)}
+    return {"standardize": bank.standardize, "missing": bank.missing, "carried": _object_columns(kernels)}
 
 
 def _heavy_tails(bank: KernelBank, kernels: list[NamedKernel], rows: Table) -> dict[int, Encoding]:

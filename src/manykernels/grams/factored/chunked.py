@@ -17,6 +17,7 @@ from manykernels.grams.rows.dask import DaskRows
 from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.grams.rows.vectors import Held, RowVector
 from manykernels.kernels import KernelSpec, ObjectKernel
+from manykernels.kernels.bank.bank import ROBUST
 from manykernels.kernels.bank.columns import NUMBERS, Table
 from manykernels.kernels.bank.normalization import column_summaries
 from manykernels.kernels.specs.objects import FeatureRows
@@ -34,7 +35,7 @@ class ChunkedTable(ColumnTable):
     source : RowSource
     header : Table
         The first rows, which determine the kinds of columns.
-    standardize : bool, default=False
+    standardize : bool or "robust", default=False
     missing : {"error", "mask", "indicator"}, default="error"
     used : sequence of int, optional
         The columns that kernels read.
@@ -51,7 +52,7 @@ class ChunkedTable(ColumnTable):
         source: RowSource,
         header: Table,
         *,
-        standardize: bool = False,
+        standardize: bool | str = False,
         missing: str = "error",
         used: Sequence[int] | None = None,
         carried: Mapping[int, bool] | None = None,
@@ -90,7 +91,7 @@ class ChunkedTable(ColumnTable):
         for j in far:
             some_of = self._sample.columns[j]
             known = some_of[some_of != GAP].astype(np.float64)
-            if has_many_values(known):
+            if has_many_values(known[:, None])[0]:
                 found[j] = Encoding("number", tails=tails_of(known, self._learned[j].deviation))
         if not found:
             return
@@ -98,9 +99,9 @@ class ChunkedTable(ColumnTable):
         self.encodings = tuple(found.get(j, own) for j, own in enumerate(self.encodings or (NUMBERS,) * self.n_columns))
         learned = self.source.reduce(partial(_encoded, list(found.values())), list(found), combine=_merge)
         self._learned.update(zip(found, learned, strict=True))
-        self._settle(standardize=True)
+        self._settle(standardize=ROBUST)
 
-    def _settle(self, standardize: bool) -> None:
+    def _settle(self, standardize: bool | str) -> None:
         """Take ranges, units and gaps from the summaries of the columns used."""
         summaries, self.gaps = np.zeros((self.n_columns, 4)), np.zeros(self.n_columns, dtype=bool)
         for j, own in self._learned.items():
@@ -335,7 +336,8 @@ class _Summary:
     @property
     def reaches_far(self) -> bool:
         """Whether a value is farther from the mean than normal ones."""
-        return self.count > 0 and reaches_far(self.count, self.low, self.high, self.mean, self.deviation)
+        own = (np.asarray(x) for x in (self.count, self.low, self.high, self.mean, self.deviation))
+        return self.count > 0 and bool(reaches_far(*own))
 
 
 def _summaries(kinds: list[str], data: Any) -> list[_Summary]:

@@ -12,8 +12,9 @@ import pandas as pd
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec, ObjectKernel
+from manykernels.kernels.bank.bank import ROBUST
 from manykernels.kernels.bank.columns import NUMBERS, OBJECTS, Table, check_array_readable
-from manykernels.kernels.bank.normalization import column_summaries
+from manykernels.kernels.bank.normalization import column_summaries, scales_of_columns
 from manykernels.kernels.specs.base import KernelOfFeatures
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.objects import FeatureRows, read_objects
@@ -62,8 +63,9 @@ class ColumnTable(WithoutCaches):
     ----------
     X : DataFrame or (n, p) array
         Arrays of float32 or float64 in column order are read in place.
-    standardize : bool, default=False
-        Whether `center` and `unit` are mean and standard deviation of every column, else 0 and 1.
+    standardize : bool or "robust", default=False
+        Whether `center` and `unit` are mean and standard deviation of every column, else 0 and 1; with "robust", larger
+        units of columns that are mostly at one end.
     missing : {"error", "mask", "indicator"}, default="error"
         Whether missing values are refused.
     used : sequence of int, optional
@@ -85,7 +87,7 @@ class ColumnTable(WithoutCaches):
         self,
         X: object,
         *,
-        standardize: bool = False,
+        standardize: bool | str = False,
         missing: str = "error",
         used: Sequence[int] | None = None,
         carried: Mapping[int, bool] | None = None,
@@ -130,9 +132,9 @@ class ColumnTable(WithoutCaches):
                 columns[j][np.isnan(columns[j])] = GAP
         self.columns = read_only(columns)
 
-    def _summaries(self, standardize: bool) -> Array:
+    def _summaries(self, standardize: bool | str) -> Array:
         """Return minimum, maximum, mean and deviation of every column, (p, 4); of the latter bounds if nobody asks."""
-        centered = standardize or any(encoding.centered for encoding in self.encodings)
+        centered = bool(standardize) or any(encoding.centered for encoding in self.encodings)
         if self.gaps.any():
             known = (c[c != GAP] if gap else c for c, gap in zip(self.columns, self.gaps, strict=True))
             return np.vstack([column_summaries(c[None] if len(c) else np.zeros((1, 1))) for c in known])
@@ -145,11 +147,12 @@ class ColumnTable(WithoutCaches):
             out[:, 3] = self.n_rows * (out[:, 1] - out[:, 0]) ** 2
         return out
 
-    def _set_units(self, summaries: Array, standardize: bool) -> None:
+    def _set_units(self, summaries: Array, standardize: bool | str) -> None:
         """Learn the units of the columns from (p, 4) summaries."""
         low, high, mean, deviation = summaries.T
         flat = (high - low) <= 4 * np.finfo(np.float64).eps * np.maximum(np.abs(low), np.abs(high))
-        scaled = np.full(len(low), standardize)
+        deviation = scales_of_columns(low, high, mean, deviation) if standardize == ROBUST else deviation
+        scaled = np.full(len(low), bool(standardize))
         centered = scaled.copy()
         for j, encoding in enumerate(self.encodings):
             scaled[j] &= encoding.scaled

@@ -23,6 +23,7 @@ from manykernels.kernels.bank.normalization import (
     encode_tails,
     heavy_tails,
     present_medians,
+    scales_of_columns,
     standardized,
 )
 from manykernels.kernels.bank.patterns import (
@@ -75,7 +76,9 @@ class KernelBank(BankConstructors, Bank):
         Subtract the training mean of every column and divide by its training standard deviation first. With "robust",
         columns with heavy tails are compressed before: values are divided by the interquartile range and bounded
         smoothly. A column has heavy tails if it reaches beyond 5 standard deviations, and beyond the expected normal
-        maximum by a deviation. Percentiles of more than 20,000 rows in chunks are those of 20,000 drawn rows.
+        maximum by a deviation. Percentiles of more than 20,000 rows in chunks are those of 20,000 drawn rows. Columns
+        mostly at one end of their range (words of texts, indicators of levels) are divided by half the usual distance
+        of the other values from this end, so that rare values count no more than frequent ones.
     normalize : {"trace", "mean_diagonal", "unit_diagonal", None}, default="mean_diagonal"
         Quantity scaled to 1: the trace of the training Gram matrix, its mean diagonal, or each ``k(x, x)``.
     center : bool, default=False
@@ -290,6 +293,9 @@ class KernelBank(BankConstructors, Bank):
         centered = scaled | np.array([encoding.centered for encoding in encodings], dtype=bool)
         if centered.any():
             means, deviations = column_statistics(values)
+            if self.standardize == ROBUST and len(values):
+                low, high = (extreme.reduce(values, axis=0) for extreme in (np.fmin, np.fmax))
+                deviations = scales_of_columns(low, high, means, deviations)
         return np.where(centered, means, 0.0), np.where(scaled, deviations, 1.0)
 
     def _shifts(self, kernels: Sequence[NamedKernel], values: Array, used: Array) -> Array:

@@ -333,7 +333,7 @@ class BankConstructors(ABC):
             kernels suit the columns, see :class:`DefaultKernels`.
         specs : KernelSpec or sequence of KernelSpec, optional
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
+            ``standardize`` (here "robust" unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
             ``shape``.
 
         Examples
@@ -348,7 +348,7 @@ class BankConstructors(ABC):
         if specs is None and columns is None:
             return cls.auto(**options)
         return cls._build(
-            [PerView(grids.DEFAULT_SPECS if specs is None else specs, columns)], {"standardize": True, **options}
+            [PerView(grids.DEFAULT_SPECS if specs is None else specs, columns)], {"standardize": "robust", **options}
         )
 
     @classmethod

@@ -20,7 +20,7 @@ import numpy as np
 from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.tables.encoding import Encoding
-from manykernels.kernels.tables.tails import compress_tails, has_heavy_tails, tails_of
+from manykernels.kernels.tables.tails import compress_tails, has_many_values, reaches_far, tails_of
 from manykernels.validation.arrays import Array, read_only
 
 # Column statistics of the training rows, safe at every scale that float64 can hold.
@@ -72,12 +72,13 @@ def column_statistics(values: Array) -> tuple[Array, Array]:
 def heavy_tails(values: Array, places: Sequence[int]) -> dict[int, tuple[float, float]]:
     """Return the middle and the unit by which columns with heavy tails are compressed, of some places of (n, p)."""
     means, deviations = column_statistics(values)
-    found = {}
-    for k in places:
-        column, deviation = np.asarray(values[:, k], dtype=np.float64), float(deviations[k])
-        if has_heavy_tails(column, float(means[k]), deviation):
-            found[k] = tails_of(column, deviation)
-    return found
+    low, high = (extreme.reduce(values, axis=0, initial=np.nan) for extreme in (np.fmin, np.fmax))
+    far = reaches_far(np.isfinite(values).sum(axis=0), low, high, means, deviations)
+    reaching = [k for k in places if far[k]]
+    together = 1024  # columns whose values are counted at once
+    many = [has_many_values(values[:, reaching[k : k + together]]) for k in range(0, len(reaching), together)]
+    heavy = [k for k, found in zip(reaching, np.concatenate([*many, []]), strict=True) if found]
+    return {k: tails_of(np.asarray(values[:, k], dtype=np.float64), float(deviations[k])) for k in heavy}
 
 
 def encode_tails(values: Array, encodings: Sequence[Encoding | None]) -> Array:
@@ -87,6 +88,28 @@ def encode_tails(values: Array, encodings: Sequence[Encoding | None]) -> Array:
         if encoding is not None and encoding.tails is not None:
             values[:, k] = compress_tails(values[:, k], *encoding.tails)
     return values
+
+
+def scales_of_columns(low: Array, high: Array, means: Array, deviations: Array) -> Array:
+    """Return the deviations of columns, enlarged for columns that are mostly at one end of their range.
+
+    Divided by deviations, values away from that end would be the larger the rarer they are, so that words of a single
+    text, rare levels or pixels at an edge decide all distances. With ``x`` the distance from the end, the scale is ``E
+    x^2 / (2 E x)``, half the usual size of such values: half the range of a column of two values, however rare.
+
+    Source: A. Gelman, "Scaling regression inputs by dividing by two standard deviations", Statistics in Medicine 27
+    (2008), which leaves columns of two values as they are.
+
+    Examples
+    --------
+    >>> means = np.array([0.5, 0.01, 0.99])
+    >>> scales_of_columns(np.zeros(3), np.ones(3), means, np.sqrt(means * (1 - means))).round(2).tolist()
+    [0.5, 0.5, 0.5]
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = np.minimum(means - low, high - means)
+        rare = (near > 0.0) & (deviations > near) & (deviations <= high - low)  # where constant, deviations are 1
+        return np.where(rare, 0.5 * (near + deviations * (deviations / np.where(rare, near, 1.0))), deviations)
 
 
 def distinct_counts(values: Array, most: int) -> Array:

@@ -12,30 +12,23 @@ LIMIT = 3.0  # which compressed values approach, in units from the middle
 END_OF_TAILS = LIMIT - 1e-6  # largest compressed value that is expanded
 
 
-def has_heavy_tails(column: Array, mean: float, deviation: float) -> bool:
-    """Return True if a column reaches far beyond the range of a normal column, and is no column of few values."""
-    n = int(np.isfinite(column).sum())
-    if not n or not reaches_far(n, float(np.nanmin(column)), float(np.nanmax(column)), mean, deviation):
-        return False
-    return has_many_values(column)
-
-
-def reaches_far(n: int, low: float, high: float, mean: float, deviation: float) -> bool:
-    """Return True if a value is farther from the mean than normal ones.
+def reaches_far(n: Array, low: Array, high: Array, mean: Array, deviation: Array) -> Array:
+    """Return whether columns have a value that is farther from the mean than normal ones.
 
     That is, than 5 deviations, and than the largest of as many normal values by one deviation.
     """
     # deviations from the mean: least reach of a heavy tail, and its reach beyond normal columns
     long, longer = 5.0, 1.0
-    return max(high - mean, mean - low) > max(long, longer + np.sqrt(2.0 * np.log(max(n, 2)))) * deviation
+    farthest = np.maximum(high - mean, mean - low)
+    return np.asarray(farthest > np.maximum(long, longer + np.sqrt(2.0 * np.log(np.maximum(n, 2)))) * deviation)
 
 
-def has_many_values(column: Array) -> bool:
-    """Return True if a column, or a sample of it, has more than 10 different values."""
+def has_many_values(columns: Array) -> Array:
+    """Return whether columns (n, p), or a sample of their rows, have more than 10 different values."""
     # different values of a column with tails, and rows that they are counted in
     fewest_values, most_looked_at = 10, 10_000
-    some_of = column[:: max(len(column) // most_looked_at, 1)]
-    return len(np.unique(some_of[np.isfinite(some_of)])) > fewest_values
+    ordered = np.sort(columns[:: max(len(columns) // most_looked_at, 1)], axis=0)  # with gaps at the end
+    return np.asarray((ordered[1:] > ordered[:-1]).sum(axis=0) >= fewest_values)
 
 
 def tails_of(column: Array, deviation: float) -> tuple[float, float]:
