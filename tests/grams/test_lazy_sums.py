@@ -51,3 +51,15 @@ def test_sums_between_new_rows_and_others_are_those_of_the_blocks(options):
     weights, new = np.random.default_rng(2).random(len(bank)), prepared.take(np.arange(20, 31))
     expected = np.tensordot(weights, bank.block(new, prepared), axes=1)
     np.testing.assert_allclose(cross_combine(bank, new, prepared, weights), expected, rtol=1e-11, atol=1e-11)
+
+
+def test_diagonals_are_evaluated_once_for_all_problems_and_views(monkeypatch):
+    bank, prepared = opened({})
+    stack = LazyStack(bank, prepared)
+    diagonal, evaluated = stack.diag(), []
+    monkeypatch.setattr(LazyStack, "diag", lambda self: evaluated.append(self) or diagonal)
+    wanted = np.abs(diagonal).max(axis=1)
+    for _ in range(2):
+        np.testing.assert_array_equal(stack.largest, wanted)
+        np.testing.assert_array_equal(stack.view([3, 1]).largest, wanted[[3, 1]])
+    assert len(evaluated) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
@@ -16,7 +17,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.counters import GramCounters
 from manykernels.grams.pivoted import MANY_COLUMNS, RANK_TOL, PivotedFactors
 from manykernels.threads import blas_threads
-from manykernels.validation.arrays import Array, check_columns, check_indices, check_names, check_vector
+from manykernels.validation.arrays import Array, check_columns, check_indices, check_names, check_vector, read_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -149,8 +150,12 @@ class GramStack(ABC):
 
     @property
     def largest(self) -> Array:
-        """Largest diagonal entry of every kernel, (M,) float64."""
-        return np.abs(self.diag()).max(axis=1)
+        """Largest diagonal entry of every kernel, (M,) float64; read once, for all problems on the stack."""
+        return self._largest
+
+    @cached_property
+    def _largest(self) -> Array:
+        return read_only(np.abs(self.diag()).max(axis=1))
 
     def diag_sums(self, weight: Array) -> Array:
         """``sum_i s_i k_m(x_i, x_i)`` of every kernel, (M,) float64."""
@@ -676,6 +681,10 @@ class GramView(GramStack):
 
     def diag(self) -> Array:
         return self._parent.diag()[np.ix_(self._kernels, self._samples)]
+
+    @property
+    def largest(self) -> Array:
+        return self._parent.largest[self._kernels] if self._whole else self._largest
 
     @property
     def nbytes(self) -> int:
