@@ -364,6 +364,8 @@ def learned(
     for at in [some[n : n + TOGETHER] for some in groups for n in range(0, len(some), TOGETHER)]:
         mixture = min((mixtures[k] for k in at), key=lambda own: own.averages)
         mine = [mixture.pose(problems[k]).with_penalty(regularizers[k]) for k in at]
+        if together:  # views of the same kernels: a batch is on a single one
+            mine = [replace(own, stack=mine[0].stack) for own in mine]
         mine = mine if many_targets(mine) else list(map(in_double_precision, mine))
         left = settings | {"time_limit": time_left(until)}
         fit = _solved(mine, mixture, [starts[k] for k in at], solver, n_jobs, left)
