@@ -72,8 +72,9 @@ def test_json_of_fit(run: Runner, data: Path, tmp_path: Path) -> None:
     }  # fmt: skip
     assert {name: type(value) for name, value in found.items()} == expected
     assert set(found["weights"][0]) == {
-        "name", "kernel", "columns", "weight", "norm", "norm_share", "above_noise",
+        "name", "kernel", "columns", "weight", "norm", "norm_share", "p_value", "q_value", "above_noise",
     }  # fmt: skip
+    assert all(0 < row["p_value"] <= row["q_value"] <= 1 for row in found["weights"])
     assert (found["command"], found["status"], found["n_samples"], found["n_test"]) == ("fit", "converged", 48, 12)
     assert found["features"] == ["age", "bmi", "blood pressure"]
 
@@ -82,7 +83,7 @@ def test_tables_of_fit(run: Runner, data: Path, tmp_path: Path) -> None:
     done = run("fit", data, *FIT, "--output", tmp_path / "m.mkl")
     assert done.code == 0
     assert done.err == ""
-    for text in ("60 rows, 3 columns", "'ill' is not numeric", "48 to fit, 12 held out", "duality gap", "accuracy"):
+    for text in ("60 rows, 3 columns", "'ill' is not numeric", "48 to fit, 12 held out", "duality gap", "q_value"):
         assert text in done.out
     assert load_model(tmp_path / "m.mkl").weights_frame()["name"].iloc[0] in done.out
 

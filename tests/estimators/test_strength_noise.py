@@ -114,6 +114,27 @@ def test_where_the_strength_is_given_some_rows_tell_what_is_clear(monkeypatch: p
     assert some.above_noise_[:4].all()
 
 
+def test_orders_of_some_of_many_rows_are_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = drawn(3, 1.0)
+    model = MKLRegressor(KernelBank.per_feature(widths=WIDTHS), resources=FACTORED)
+    monkeypatch.setattr(permutations, "PERMUTED_ENTRIES", 1)  # 19 orders, as of many rows
+    whole = copy.copy(model.fit(X, y))
+    monkeypatch.setattr(permutations, "UNIT_ROWS", N // 2)
+    read, ask = [], PermutedTargets._levels_on
+    monkeypatch.setattr(PermutedTargets, "_levels_on", lambda own, *on: read.append(len(own.rhos[0])) or ask(own, *on))
+    some = model.fit(X, y)
+    assert read == [N // 2]
+    assert some.alpha_ != whole.alpha_
+    assert some.alpha_ == pytest.approx(whole.alpha_, rel=0.2)  # of 19 other orders: 0.05 is their spread
+    assert some.noise_p_value_ == whole.noise_p_value_ == 0.05
+    levels = []
+    for n_rows in (N // 2, N):
+        monkeypatch.setattr(permutations, "UNIT_ROWS", n_rows)
+        levels.append(PermutedTargets.of([posed(X, y)], 0).levels([posed(X, y)])[0])
+    np.testing.assert_allclose(levels[0].norms, levels[1].norms, rtol=1e-9)  # of all rows
+    assert not np.allclose(levels[0].permuted, levels[1].permuted)
+
+
 @pytest.mark.parametrize(("effect", "alpha"), [(0.0, "0.1*max"), (1.0, "auto")])
 def test_all_rows_tell_what_is_in_doubt_and_what_a_strength_is_a_multiple_of(
     effect: float, alpha: str, monkeypatch: pytest.MonkeyPatch
@@ -138,7 +159,7 @@ def test_some_rows_are_told_from_noise_in_one_of_twenty_cases_too(monkeypatch: p
     chances = []
     for seed in range(200):
         problem = Problem(stack, rng.uniform(size=N) ** 2, get_loss("squared"), get_regularizer("l1", 1.0))
-        levels = PermutedTargets.of([problem], seed).levels_among(stack)
+        levels = PermutedTargets.of([problem], seed).levels_among(stack, permutations.ENOUGH_ROWS)
         assert levels is not None
         chances.append(p_value(levels))
     assert 2 <= np.sum(np.array(chances) <= 0.05) <= 21  # ten expected; of a fair test beyond in 1 of 1,000 cases
@@ -151,7 +172,7 @@ def test_rows_that_do_not_stand_for_all_are_not_asked(monkeypatch: pytest.Monkey
 
     def asked(target: Array, *, fit_intercept: bool = True, groups: Array | None = None) -> bool:
         problem = Problem(stack, target, get_loss("squared"), get_regularizer("l1", 1.0), fit_intercept=fit_intercept)
-        return PermutedTargets.of([problem], 0, groups=groups).levels_among(stack) is not None
+        return PermutedTargets.of([problem], 0, groups=groups).levels_among(stack, permutations.ENOUGH_ROWS) is not None
 
     assert asked(y)
     assert not asked(y, groups=np.arange(N) // 2)

@@ -253,3 +253,57 @@ def test_kernels_of_too_many_features_are_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(MODULE, "MOST_ENTRIES", 100)
     with pytest.raises(InvalidInputError, match=r"The kernel 'group', which is always in, has \d+ features"):
         kernel_tests(ridged, X, y)
+
+
+def test_the_frame_of_weights_has_p_values_of_rows() -> None:
+    X, y = table()
+    kernels = bank(PerFeature([Gaussian(1.0), Linear()], list(X)))
+    model = MKLRegressor(kernels, penalty={"age: linear*": None, "*": "l1"}).fit(X, y)
+    tests = kernel_tests(model, X, y).set_index("name")
+    frame = model.weights_frame(X, y, active_only=False)
+    assert frame.columns.tolist()[:5] == ["name", "weight", "norm_share", "p_value", "q_value"]
+    assert frame.loc[frame["p_value"].isna(), "name"].tolist() == ["age: linear()"]
+    known = frame.set_index("name").loc[tests.index, ["p_value", "q_value"]]
+    pd.testing.assert_frame_equal(known, tests[["p_value", "q_value"]])
+    active = frame[frame["weight"] > 0].reset_index(drop=True)
+    pd.testing.assert_frame_equal(model.weights_frame(X, y), active)
+    pd.testing.assert_frame_equal(model.weights_frame(), active.drop(columns=["p_value", "q_value"]))
+    heavy = model.weights_frame(X, y, sample_weight=np.where(np.arange(90) < 60, 1.0, 0.0)).set_index("name")
+    few = kernel_tests(model, X[:60], y[:60]).set_index("name")["p_value"]
+    np.testing.assert_allclose(heavy["p_value"].dropna(), few[heavy["p_value"].dropna().index], rtol=1e-6)
+
+
+def test_the_frame_of_weights_has_p_values_of_every_class() -> None:
+    X, y = table(150)
+    labels = np.array(["low", "mid", "top"])[np.digitize(y, [-0.5, 0.5])]
+    model = MKLClassifier(bank(PerFeature([Linear()], list(X)))).fit(X, labels)
+    tests = kernel_tests(model, X, labels).set_index(["class", "name"])["p_value"]
+    frame = model.weights_frame(X, labels, active_only=False).set_index(["class", "name"])["p_value"]
+    pd.testing.assert_series_equal(frame.loc[tests.index], tests)
+
+
+@pytest.mark.parametrize("columns", [4, 12])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_sets_of_columns_are_multiplied_together(loss: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(300, columns)) + rng.normal(size=(300, 1))
+    y: Any = X[:, 0] + 3 * rng.normal(size=300)
+    views = {f"s{k}": sorted(rng.choice(columns, 3, replace=False).tolist()) for k in range(9)}
+    kernels = KernelBank.from_views({**views, "free": [1]}, Linear())
+    given: dict[str, Any] = {"penalty": {"free*": None, "*": "l1"}, "resources": {"representation": "factored"}}
+    if loss == "logistic":
+        y = y > 0
+    model = (MKLClassifier if loss == "logistic" else MKLRegressor)(kernels, **given).fit(X, y)
+    batches: list[int] = []
+    together = MODULE.NullModel.moments
+    monkeypatch.setattr(
+        MODULE.NullModel, "moments", lambda null, own: (batches.append(len(own)), together(null, own))[1]
+    )
+    found = kernel_tests(model, X, y).set_index("name")
+    assert max(batches) > 1
+    assert sum(batches) == 9
+    monkeypatch.setattr(MODULE, "MOST_COLUMNS", 0)
+    alone = kernel_tests(model, X, y).set_index("name")
+    assert max(batches[-9:]) == 1
+    np.testing.assert_allclose(found.loc[alone.index, "p_value"], alone["p_value"], rtol=1e-8)
+    np.testing.assert_allclose(found.loc[alone.index, "statistic"], alone["statistic"], rtol=1e-8)

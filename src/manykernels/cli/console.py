@@ -6,11 +6,12 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 import typer
 from rich.console import Console
@@ -19,6 +20,7 @@ from rich.text import Text
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport
+from manykernels.inspection.evidence.kernel_tests import few_rows
 from manykernels.solvers import Status
 from manykernels.validation.parameters import printable
 
@@ -251,6 +253,15 @@ def importances(estimator: Any) -> pd.DataFrame | None:
     return frame[["name", "importance", "low", "high", "share"]]
 
 
+def add_tests(report: MKLReport, estimator: Any, X: Any, y: Any, seed: int) -> MKLReport:
+    """Return the report with p-values of the selected kernels, where these take seconds at most."""
+    some = few_rows(estimator, X, y, seed)
+    try:
+        return report if some is None else replace(report, weights=estimator.weights_frame(*some))
+    except InvalidInputError:
+        return report
+
+
 def importance_table(importance: pd.DataFrame, most: int = FEW_ROWS) -> Table:
     """Return the most important columns and views with 95% intervals and bars of their shares."""
     rest = len(importance) - most
@@ -305,9 +316,10 @@ def weights_table(weights: pd.DataFrame, most: int = MOST_ROWS) -> Table:
     rest = len(weights) - most
     title = "Selected kernels" + (f" (the {most} heaviest; {rest} more)" if rest > 0 else "")
     led = [name for name in ("class", "output") if name in weights]
-    table = column_table(title, (*led, "kernel", "weight", "norm_share"), texts=(*led, "kernel"))
+    tests = [name for name in ("p_value", "q_value") if name in weights]
+    table = column_table(title, (*led, "kernel", "weight", "norm_share", *tests), texts=(*led, "kernel"))
     for row in weights.head(most).to_dict("records"):
-        table.add_row(
-            *(printable(row[name]) for name in (*led, "name")), f"{row['weight']:.4g}", f"{row['norm_share']:.1%}"
-        )
+        chances = ("" if np.isnan(row[name]) else f"{row[name]:.1g}" for name in tests)
+        names = (printable(row[name]) for name in (*led, "name"))
+        table.add_row(*names, f"{row['weight']:.4g}", f"{row['norm_share']:.1%}", *chances)
     return table

@@ -20,6 +20,7 @@ from manykernels.cli.console import (
     Na,
     Outcome,
     Seed,
+    add_tests,
     importances,
     report_tables,
     stage,
@@ -260,7 +261,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     routed = {} if options.cv is None or samples.groups is None else {"groups": samples.groups[train]}
     tell(f"Fitting {len(train)} rows of {samples.features.shape[1]} columns")
     estimator.fit(X_train, y_train, **routed)
-    report = MKLReport.from_estimator(estimator, X_test, y_test)
+    report = add_tests(MKLReport.from_estimator(estimator, X_test, y_test), estimator, X_train, y_train, options.seed)
     constant = {} if y_test is None else constant_scores(estimator, y_train, y_test)
     importance = importances(estimator)
     outcome.settle(report.status)

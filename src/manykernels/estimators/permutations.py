@@ -32,6 +32,7 @@ from manykernels.validation.parameters import RandomSource, seed_from
 
 PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
 ENOUGH_ROWS = 2**14  # that tell what is clear where the strength is given: one thousandth of the variance is
+UNIT_ROWS = 2**16  # of targets in random order, which are as large relative to the root of the number of rows
 FEWEST_ROWS, FREE = 100, 1e-6  # of these that decide at least; sum of a target without a constant, beside its size
 SMOOTHED = 0.01  # strength at which the sum of kernels is fitted, over its trace; benchmarks/evidence.py --constant
 MOST_COMPARED = 64  # targets of which each is compared with the others: of many, few are multiples of one another
@@ -87,28 +88,36 @@ class PermutedTargets:
     ) -> list[NoiseLevel]:
         """Return the levels of the problems by so many orders: a pass over the kernels, if all fit.
 
-        Or the levels of ``some`` rows, if sufficient.
+        Or the levels of ``some`` rows, if sufficient. Beyond twice `UNIT_ROWS`, orders are those of some rows.
         """
-        known = self.levels_among(problems[0].stack) if some else None
+        stack = problems[0].stack
+        known = self.levels_among(stack, ENOUGH_ROWS) if some else None
         if known is not None and clear(known):
             return known
-        levels, first = self._levels_on(problems[0].stack, n_permutations)
+        unit = self.levels_among(stack, UNIT_ROWS) if n_permutations == self.wanted == N_PERMUTATIONS else None
+        if unit is None:
+            levels, first = self._levels_on(stack, n_permutations)
+        else:
+            squares = _squares_of(stack, self.rhos, np.arange(len(self.rhos[0]))[None])
+            first = [None if high is None else (low[0].copy(), high) for low, high in squares]
+            norms = [self._norms(target, low)[0] for target, (low, _) in enumerate(squares)]
+            levels = [replace(level, norms=every) for level, every in zip(unit, norms, strict=True)]
         for problem, own, bounds in zip(problems, self.rhos, first, strict=True):
             if bounds is not None and _begins_at(problem, own):  # a fit begins with this pass, where it is one
                 problem.keep_empty_quads(bounds)
         return levels
 
-    def levels_among(self, stack: Any) -> list[NoiseLevel] | None:
+    def levels_among(self, stack: Any, n_rows: int) -> list[NoiseLevel] | None:
         """Return the levels by the orders of the unit among some rows drawn, as large as those of all rows.
 
         None for few rows, for groups, and for too small samples.
         """
         n = len(self.rhos[0])
-        if n < 2 * ENOUGH_ROWS or self.groups is not None or not stack.has_factors:
+        if n < 2 * n_rows or self.groups is not None or not stack.has_factors:
             return None
         if stack.table.chunked or stack.shaped:
             return None
-        rows = np.sort(np.random.default_rng(self.seed).choice(n, ENOUGH_ROWS, replace=False))
+        rows = np.sort(np.random.default_rng(self.seed).choice(n, n_rows, replace=False))
         rhos = []
         for rho in self.rhos:
             squares, free = np.sum(rho**2, axis=1), np.abs(rho.sum(axis=0)) <= FREE * np.abs(rho).sum(axis=0)

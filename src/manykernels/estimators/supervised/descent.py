@@ -86,8 +86,8 @@ def leave_one_out_losses(problem: Problem, found: Solution, seed: int) -> tuple[
     )
     try:
         if stack.has_factors:
-            left = of_factors(model, stack, fit, y, problem.weight, FEWER_ROWS).left_out()  # the same at every strength
-            return losses_of_rows(left.losses, left.y, left.scores, left.weight)
+            left = of_factors(model, stack, fit, y, problem.weight, FEWER_ROWS)  # the same at every strength
+            return losses_of_rows(left.losses, left.y, left.left_out_scores(), left.weight)
         kept = some_rows(n, FEWER_ROWS, seed)
         among = stack if len(kept) == n else stack.restrict(kept)
         values = weights[:, None, None] * stack.apply_each(rho, active)[:, kept]

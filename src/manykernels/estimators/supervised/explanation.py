@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
@@ -26,6 +27,8 @@ LEAVE_OUT, FOLDS = "leave-out", "folds"
 # Long texts in the middle, which narrow displays drop.
 FRAME = ("name", "weight", "norm_share", "columns", "kernel", "norm")
 IMPORTANCES = ("name", "importance", "low", "high", "columns", "n_kernels", "beyond_noise", "share", "n_rows")
+TESTS = "manykernels.inspection:kernel_tests"  # by name, since inspection imports the estimators
+MOST_LETTERS = 40  # of names of columns that stand for themselves
 
 
 class Explanations:
@@ -58,11 +61,22 @@ class Explanations:
     def _n_threads(self) -> int:
         """Number of threads for prediction."""
 
-    def weights_frame(self, *, active_only: bool = True) -> pd.DataFrame:
+    def weights_frame(
+        self,
+        X: TableLike | None = None,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        active_only: bool = True,
+    ) -> pd.DataFrame:
         """Return the kernels with their weights, the heaviest first.
 
         Parameters
         ----------
+        X, y, sample_weight : the training rows or None, default=None
+            Add the columns ``p_value`` and ``q_value`` of :func:`~manykernels.inspection.kernel_tests` on these rows,
+            after ``norm_share``. A model keeps no training rows, and its fit computes no p-values. The q-values are
+            those among all tested kernels; kernels that are always in have none.
         active_only : bool, default=True
             Only kernels with a positive weight.
 
@@ -93,6 +107,11 @@ class Explanations:
             for label, frame in zip(self._target_labels(), frames, strict=True):
                 frame.insert(0, self._target_word, label)
         frame = pd.concat(frames, ignore_index=True)
+        if X is not None and y is not None:
+            tests = resolve_name(TESTS)(self, X, y, sample_weight).drop(columns="statistic")
+            tests = frame.merge(tests, how="left", on=[name for name in tests if name in frame])
+            for number, name in enumerate(("p_value", "q_value"), 1):
+                frame.insert(list(frame).index("norm_share") + number, name, tests[name])
         return frame[frame["weight"] > 0].reset_index(drop=True) if active_only else frame
 
     def _weights_of(self, weights: Array, norms: Array, above: Array | None) -> pd.DataFrame:

@@ -47,8 +47,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from manykernels.estimators.supervised.deferred import MOST_BYTES, drop_questions, forget, put_off, set_all
-from manykernels.estimators.supervised.leave_out import Target, bends_of, by_factors, by_matrices, by_rows, curvatures
+from manykernels.estimators.supervised.deferred import MOST_BYTES, forget, put_off, without_questions
+from manykernels.estimators.supervised.leave_out import (
+    Target,
+    bends_of,
+    by_factors,
+    by_matrices,
+    by_rows,
+    curvatures,
+    scores_by_matrix,
+)
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.cones import face
 from manykernels.grams.training import numbers_of_rows
@@ -217,12 +225,12 @@ class FactorRows:
 
     targets: list[Target]
     factors: list[list[tuple[Array, Array]]]  # of every target and active kernel: rows, and coefficients
-    grams: Array | None  # (m, n, n): instead, where factors are features, of which there are more than rows
+    grams: Array | None  # (m, n, n): instead, of features in chunks, of which there are more than rows
     losses: tuple[Any, ...]
     y: Array
     weight: Array
-    stack: FactoredStack | None = None  # the active kernels on these rows, instead of many factors
-    tols: tuple[float, ...] = ()  # shares of the trace that factors of each are to leave
+    stack: FactoredStack | None = None  # the active kernels on these rows, instead of many factors or matrices
+    tols: tuple[float, ...] = ()  # shares of the trace that factors of each are to leave; none for matrices
 
     @property
     def nbytes(self) -> int:
@@ -232,8 +240,8 @@ class FactorRows:
         held += [each.nbytes for target in self.targets for each in (target.values, target.constants)]
         return sum(held) + sum(each.nbytes for each in (self.grams, self.stack) if each is not None)
 
-    def replace_factors(self, stack: FactoredStack, active: Array, rows: Array, tols: tuple[float, ...]) -> FactorRows:
-        """Return the same with the columns of the table in place of factors, which are more: made when asked for.
+    def in_columns(self, stack: FactoredStack, active: Array, rows: Array, tols: tuple[float, ...]) -> FactorRows:
+        """Return the same with the columns of the table in place of factors or matrices: made when asked for.
 
         Not of kernels whose functions have a shape: rows are left out along the faces of cones of the fit's factors.
         """
@@ -241,14 +249,26 @@ class FactorRows:
             return self
         return replace(self, factors=[], stack=stack.taken(active, rows), tols=tols)
 
+    def _matrices(self) -> Array | None:
+        """Return the Gram matrices, or None where factors take less time."""
+        if self.stack is None or self.tols:
+            return self.grams
+        return self.stack.block()
+
+    def left_out_scores(self) -> Array:
+        """Return the scores of `left_out`, (n, K), which take half the time where factors are matrices."""
+        if (grams := self._matrices()) is None:
+            return self.left_out().scores
+        return np.column_stack([scores_by_matrix(t, np.tensordot(t.weights, grams, axes=1)) for t in self.targets])
+
     def left_out(self) -> LeftOut:
         """Leave every row out in turn."""
-        if self.stack is not None:
+        if (grams := self._matrices()) is not None:
+            left = [by_matrices(target, grams.__getitem__) for target in self.targets]
+        elif self.stack is not None:
             operators = [self.stack.operators([m], tol)[0] for m, tol in enumerate(self.tols)]
             factors = [np.asarray(operator.rows(np.arange(len(self.y)))) for operator in operators]
             left = [by_rows(target, factors) for target in self.targets]
-        elif self.grams is not None:
-            left = [by_matrices(target, self.grams.__getitem__) for target in self.targets]
         else:
             left = []
             for target, pairs in zip(self.targets, self.factors, strict=True):
@@ -296,8 +316,8 @@ def of_factors(
             tols[at] = tol
             Z, v = rows_of(kernel, tol), component.coefficients
             if Z is None:
-                many = True
-                values[at, :, target] = component.values(stack, stack.table, kept)
+                many, values[at, :, target] = True, component.values(stack, stack.table, kept)
+                sizes[target, at] = stack._kernel_diag(kernel)[kept].mean()
                 continue
             if component.tol is None:
                 values[at, :, target] = component.values(stack, stack.table, kept)
@@ -313,16 +333,15 @@ def of_factors(
     rho = np.column_stack([found.dual_coef for found in fit.solutions])[kept]
     intercepts = np.concatenate([np.atleast_1d(found.intercept) for found in fit.solutions])
     weights = np.broadcast_to(model._expansion.weights, (n_targets, len(active)))
-    grams = stack.block(kept, kept, active) if many else None
-    if grams is not None:  # features: among some rows, matrices are less
-        sizes = np.tile(np.einsum("mii->m", grams) / len(kept), (n_targets, 1))
+    now = many and (stack.table.chunked or stack.shaped)
+    grams = stack.block(kept, kept, active) if now else None  # features: among some rows, matrices are less
     unit = np.sum(weights * np.reshape(sizes, weights.shape), axis=1)
     share = len(weight) / len(kept)
     fitted = targets_of(model, values, intercepts, rho, losses, y[kept], weight[kept], unit, share)
     left = FactorRows(fitted, [] if many else factors, grams, losses, y[kept], weight[kept])
     rank = max((sum(Z.shape[1] for Z, _ in own) for own in left.factors), default=0)
-    late = whole or rank > RANK_PER_ROW * len(kept)
-    return left.replace_factors(stack, active, kept, tuple(tols.tolist())) if late else left
+    late = many or whole or rank > RANK_PER_ROW * len(kept)
+    return left.in_columns(stack, active, kept, () if many else tuple(tols.tolist())) if late else left
 
 
 def targets_of(

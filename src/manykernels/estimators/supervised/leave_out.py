@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag, cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg.lapack import dtrtri
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.objective.losses import Loss
@@ -20,6 +21,8 @@ EDGE = 1e-3  # of the dual box: what is nearer to an end than that is at the end
 LOOSE = 1e-4  # smallest curvature of the penalty along functions, in units of that across them
 LEVERAGE = 0.5  # W C of a row above which it decides more of its own score than all others: its weights stay
 FULL = 1e-6  # 1 - W C is no smaller: a row that alone decides its score says nothing without itself
+ALIKE = 1e-3  # smallest over largest root of the curvatures, down to which differences from 1 are accurate
+CHUNK = 512  # of these rows at a time: beside them, four matrices of as many rows and all active ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +136,15 @@ def _covariance_of_scores(target: Target, whole: Array, rows: Array | slice = sl
     bent = np.flatnonzero(target.curvature > 0)
     bend = np.sqrt(target.share * target.curvature[bent])
     lower = cholesky(np.eye(len(bent)) + bend[:, None] * whole[np.ix_(bent, bent)] * bend, lower=True)
+    if len(bent) == len(whole) and bend.min() > ALIKE * bend.max():  # B C B = I - A^-1, without products with Q
+        solved = cho_solve((lower, True), bend[:, None] * target.constants)
+        free, spread = (
+            solved / bend[:, None],
+            np.linalg.pinv(target.constants.T @ (bend[:, None] * solved), hermitian=True),
+        )
+        inverse = dtrtri(lower, lower=1)[0]
+        left = (1.0 - np.einsum("ij,ij->j", inverse, inverse)) / bend**2
+        return np.asarray(left + np.einsum("ig,gh,ih->i", free, spread, free))[rows]
     cross = whole[bent][:, rows]
     sides = np.column_stack([bend[:, None] * cross, bend[:, None] * target.constants[bent]])
     solved = solve_triangular(lower, sides, lower=True, overwrite_b=True, check_finite=False)

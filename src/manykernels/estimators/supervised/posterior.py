@@ -2,25 +2,39 @@ r"""Uncertainty of fitted functions: a Gaussian process at the learned kernel we
 
 At fixed weights ``d`` the penalty is ``sum_m ||f_m||^2 / (2 d_m)``, the negative logarithm of the prior
 ``f_m ~ GP(0, s2 d_m k_m)``; the intercept has a flat prior. Each unit of kernels, those on the same columns, has
-landmarks ``S`` among the training rows: a row of each group for random intercepts and slopes, else pivots of the
-Cholesky factorization of ``K_u = sum_m d_m K_m``, which leave `LEFT_OUT` of its trace. The coefficients ``v`` of the
-features ``c_u(x) = k_u(x, S) L'^-1``, ``k_u(S, S) = L L'``, have independent priors of variance ``s2``. With ``C`` the
-features of all units and rows, and ``W`` the second derivatives of the loss (the sample weights, for the squared loss),
+landmarks ``S`` among the training rows: pivots of the Cholesky factorization of ``K_u = sum_m d_m K_m``, which leave
+`LEFT_OUT` of its trace. The coefficients ``v`` of the features ``c_u(x) = k_u(x, S) L'^-1``, ``k_u(S, S) = L L'``,
+have independent priors of variance ``s2``. With ``C`` the features of all units and rows, and ``W`` the second
+derivatives of the loss (the sample weights, for the squared loss),
 
     H = C' W C - C' W 1 1' W C / (1' W 1) = U diag(h) U',        V = U diag(1 / (1 + h)) U',
 
 where ``s2 V`` is the posterior covariance of ``v``: the inverse Hessian of a Newton step, of the size of all ranks at
 any number of rows. It is the variance of the estimate, ``h / (1 + h)^2``, and the square of its bias that the prior
-expects, ``1 / (1 + h)^2``. Learned weights make a poor prior: kernels that are rougher than the function are given
-much of it. Where data determine a direction, the bias of the estimate ``v`` itself takes the place of that of the
-prior, with ``a_j = h_j^2 / (h_j^2 + KNOWN^2)``:
+expects, ``1 / (1 + h)^2``. Learned weights make a poor prior: it is too wide for kernels that are rougher than the
+function, and too narrow for functions that are large beside ``s2 d_m``. Where data determine a direction, the bias of
+the estimate ``v`` itself takes the place of that of the prior, with ``a_j = h_j^2 / (h_j^2 + KNOWN^2)``; elsewhere the
+prior of unit ``u`` has the variance ``s2 t_u``, ``T = diag(t)``, of the moments of the estimate:
 
-    Cov v = s2 U diag((h + 1 - a - e) / (1 + h)^2) U' + b b',        b = U diag(a^1/2 / (1 + h)) U' v,
+    Cov v = s2 U diag((h - e) / (1 + h)^2) U' + s2 A T A + b b',
+    A = U diag((1 - a)^1/2 / (1 + h)) U',        b = U diag(a^1/2 / (1 + h)) U' v,
+    t_u = max(1, (1 + |v_u|^2 / s2 - tr (V - V^2)_uu) / (1 + |(I - V)_uu|^2)),
 
-with the variance ``e = a h / (1 + h)^2`` of the estimated bias, so that the sum is unbiased where ``v`` is zero.
+with the learned prior as one observation more, and with the variance ``e = a h / (1 + h)^2`` of the estimated bias, so
+that the sum is unbiased where ``v`` is zero.
 
-Kernels that are all under ridge keep their prior: ``a = 0``, and bands are those of a Gaussian process. What landmarks
-leave of a kernel keeps the variance of the prior, so that bands widen away from the data.
+Kernels that are all under ridge keep their prior: ``a = 0``, ``T = I``, and bands are those of a Gaussian process. What
+landmarks leave of a kernel keeps the variance of the prior, so that bands widen away from the data.
+
+**Groupings.** The levels of the grouping with the most levels have no landmarks. Rows of level ``g`` have a feature
+``z`` (1 or the slope's number, times the root of ``d``), and the Hessian of the levels is diagonal. With the features
+``C`` of all other units and the constant, the levels are eliminated by a Schur complement, in time linear in ``N``:
+
+    H - sum_g m_g m_g' / (1 + D_g),      D_g = sum_(i in g) W_i z_i^2,      m_g = sum_(i in g) W_i z_i C_i .
+
+Given the others, ``v_g`` has the mean ``-m_g' v / (1 + D_g)`` and the variance ``s2 / (1 + D_g)``. Of many rows, the
+complement is summed over a sample of levels with all their rows. Where the ``m_g`` are too many to be stored, all
+levels share the mean of ``C``. Levels of further large groupings have this variance, and the mean zero.
 
 **Dispersion.** ``s2 = 1`` for negative logarithms of likelihoods (Laplace's approximation). For the other losses it is
 ``(sum_i rho_i^2 / s_i) / (sum_i W_i / s_i) * N / (N - e)``, with dual coefficients ``rho``, sample weights ``s`` and
@@ -63,14 +77,36 @@ if TYPE_CHECKING:
 
 LEFT_OUT = 1e-8  # of the trace of a unit, by its landmarks; more is seen in bands from 1e6 rows on
 POOLS = (400, 2000)  # rows that landmarks are chosen from; the larger pool if half of the smaller one become landmarks
-POOL_OF_LEVELS, MOST_LEVELS = 20_000, 500  # rows that levels of a grouping are looked for in; levels with a landmark
+MOST_LEVELS = 200  # of a further grouping, up to which levels have landmarks
+FEW_LEVELS = 50  # of the largest grouping, up to which all levels have a landmark
+MOST_CENTERS = 2**21  # numbers of all ``m_g``: 16 MB a target
 MOST_LANDMARKS = 1500  # of all units: 18 MB a target
 HESSIAN_COST = 5e9  # products of a Hessian: with features 1 s; of more rows a weighted sample is taken
 ROWS_PER_RANK = 40  # in such a sample, at least: errors of deviations are some 10 %
-KNOWN = 0.1  # eigenvalue of the Hessian beside the prior's, from which on the data determine a direction
+KNOWN = 0.5  # eigenvalue of the Hessian beside the prior's, from which on the data determine a direction
 LIKELIHOODS = ("logistic", "poisson", "cox")  # negative logarithms of likelihoods without a free dispersion
 JITTER = 1e-13  # of the largest diagonal entry
 TO_REFIT = "give a display bands=bootstrap_refits(model, X, y), of manykernels.inspection"
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The levels of a grouping, whose coefficients are independent of each other, given all others."""
+
+    kernel: int  # the position among the active ones
+    values: Array  # (L,): sorted codes
+    information: Array  # (L,): D
+    factors: Array  # (L,): of the centers, in minus the means of the coefficients
+    centers: Array  # (L, r + 1), or (1, r + 1) for all levels
+
+    def features(self, bank: FittedBank, weights: Array, rows: PreparedRows[Any]) -> tuple[Array, Array, Array]:
+        """Return ``z`` of rows (n,), minus what the coefficients add by the others (n, r + 1), and ``D / (1 + D)``."""
+        z, codes = _level_features(bank.take([self.kernel]), float(weights[self.kernel]), rows)
+        at = np.minimum(np.searchsorted(self.values, codes), len(self.values) - 1)
+        z = np.where(self.values[at] == codes, z, 0.0)
+        centers = self.centers[at if len(self.centers) > 1 else np.zeros_like(at)]
+        share = self.information[at] / (1.0 + self.information[at])
+        return z, (z * self.factors[at])[:, None] * centers, share
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +118,7 @@ class Bands:
     landmarks: tuple[Array, ...]  # rows of each unit, positions among `rows`
     covariance: Array  # (r + 1, r + 1) float64: of the coefficients and the intercept
     dispersion: float  # s2
-    # Of units with more levels than landmarks: the share of the prior variance that the rows of a level leave,
-    # (n_levels,); (0,) for other units. Levels with a landmark have no use for it.
-    shares: tuple[Array, ...] = ()
+    levels: tuple[Levels, ...] = ()  # of large groupings, which have no landmarks
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +165,10 @@ class Posterior:
             c = self.features(at)
             left = self.weights @ self.bank.diag(at) - np.einsum("ij,ij->i", c, c) - self._known_of_levels(at, c)
             c = np.hstack([c, np.ones((len(c), 1))])
+            for own in self.kept.levels:
+                z, by_others, share = own.features(self.bank, self.weights, at)
+                c -= by_others
+                left -= share * z**2
             known = np.einsum("ij,ij->i", c @ self.kept.covariance, c)
             found[start : start + step] = known + self.dispersion * np.maximum(left, 0.0)
         return np.maximum(found, 0.0)
@@ -155,7 +193,13 @@ class Posterior:
         rows, chosen = self.bank.prepare(X), np.isin(self.active, kernels).astype(np.float64)
         c = self.features(rows, chosen)
         left = cross_combine(self.bank, rows, rows, self.weights * chosen) - c @ c.T
-        covariance = c @ self.kept.covariance[:-1, :-1] @ c.T + self.dispersion * left
+        c = np.hstack([c, np.zeros((len(c), 1))])
+        for own in (own for own in self.kept.levels if chosen[own.kernel]):
+            z, by_others, share = own.features(self.bank, self.weights, rows)
+            c -= by_others
+            alike = cross_combine(self.bank, rows, rows, _only(self.weights, np.array([own.kernel])))
+            left -= alike * np.sqrt(np.outer(share, share) * np.outer(z != 0, z != 0))
+        covariance = c @ self.kept.covariance @ c.T + self.dispersion * left
         along = covariance @ mean
         return np.asarray(covariance - along[:, None] - along + float(mean @ along))
 
@@ -199,12 +243,16 @@ def keep_bands(model: BaseEstimator, fit: Fit, samples: Samples) -> None:
     def values_at(index: Array) -> Array:
         return expansion.active_contributions(rows[index])
 
-    model._bands = _bands(model, rows_at, values_at, losses, y, scores.T, rho.T, samples.weight)
+    kept = _bands(
+        model, rows_at, lambda bank: bank.prepare(rows), values_at, losses, y, scores.T, rho.T, samples.weight
+    )
+    model._bands = kept
 
 
 def _bands(
     model: BaseEstimator,
     rows_at: Callable[[Any], PreparedRows[Any]],
+    rows_of: Callable[[FittedBank], PreparedRows[Any]],
     values_at: Callable[[Array], Array],
     losses: Sequence[Any],
     y: Array,
@@ -214,14 +262,17 @@ def _bands(
 ) -> tuple[Bands, ...]:
     """Return what the uncertainty of targets (K, n) takes, from their scores and dual coefficients.
 
-    ``values_at`` returns the parts (m, n, K) of all kernels at some rows.
+    ``rows_of`` returns all rows for some of the kernels, and ``values_at`` the parts (m, n, K) of all kernels at some.
     """
     expansion, weights = model._expansion, _weights_of(model._expansion)
     bank, found = expansion.bank, []
     for k, own in enumerate(np.broadcast_to(weights, (len(rho), weights.shape[1]))):
         loss = losses[min(k, len(losses) - 1)]
         curvature = loss.bind(y[k], weight).curvature(scores[k])
-        units, landmarks, chosen = _landmarks(bank, own, rows_at, len(weight))
+        groupings = _large_groupings(bank, own, rows_of, curvature)
+        units, landmarks, chosen = _landmarks(
+            bank, own, rows_at, len(weight), [each.kernel for each, _, _ in groupings]
+        )
         rank = sum(map(len, landmarks))
         shares = tuple(
             _shares_of_levels(bank, own, each, len(at), rows_at, curvature)
@@ -231,25 +282,50 @@ def _bands(
         prior = Posterior(bank, expansion.active, own, bare)
         most = max(ROWS_PER_RANK * rank, int(HESSIAN_COST / max(rank, 1) ** 2))
         free = bool(model._free_constant) and not loss.couples_samples
-        hessian = curvature.gram([_Features(prior, rows_at)], most, intercept=free)
+        features = _Features(prior, rows_at)
+        levels: tuple[Levels, ...] = ()
+        spent, square = 0.0, np.zeros((rank + 1, rank + 1))
+        if groupings:
+            hessian, levels, spent, square = _without_levels(groupings, features, curvature.diagonal, most)
+            hessian = hessian[: rank + free, : rank + free]
+        else:
+            hessian = curvature.gram([features], most, intercept=free)
         ones, total = hessian[rank:, :rank].sum(axis=0), float(hessian[rank:, rank:].sum())
         shares = ones / total if free else ones  # how the intercept follows the coefficients: it is profiled out
         h, U = eigh(hessian[:rank, :rank] - shares[:, None] * ones, check_finite=False)
         h = np.maximum(h, 0.0)
-        s2 = 1.0
+        both = np.vstack([np.eye(rank), -shares])
+        s2, of_constant = 1.0, 1.0 / total if free else 0.0
         if loss.name not in LIKELIHOODS:
             squares, bend = float(np.sum(rho[k] ** 2 / weight)), float(np.sum(curvature.diagonal / weight))
-            left = len(weight) - float(np.sum(h / (1.0 + h))) - free
+            inverse = both @ (U / (1.0 + h)) @ U.T @ both.T
+            spent -= float(np.sum(square * inverse)) + of_constant * square[-1, -1]
+            left = len(weight) - float(np.sum(h / (1.0 + h))) - free - spent
             s2 = squares / bend * len(weight) / max(left, 1.0) if bend > 0 else 0.0
-        a = np.zeros(rank) if _is_ridge(model) else h**2 / (h**2 + KNOWN**2)
-        bias = U @ (np.sqrt(a) / (1.0 + h) * (U.T @ _coefficients(prior, values_at(chosen)[:, :, k])))
+        a, t = np.zeros(rank), np.ones(rank)
+        v = _coefficients(prior, values_at(chosen)[:, :, k])
+        if not _is_ridge(model):
+            a, t = h**2 / (h**2 + KNOWN**2), _prior_variances(v, h, U, landmarks, s2)
+        bias = U @ (np.sqrt(a) / (1.0 + h) * (U.T @ v))
         noise = a * h / (1.0 + h) ** 2  # of the square of the bias, which is estimated, too
-        inner = (U * (s2 * (h + 1.0 - a - noise) / (1.0 + h) ** 2)) @ U.T + np.outer(bias, bias)
-        both = np.vstack([np.eye(rank), -shares])
+        expected = (U * (np.sqrt(1.0 - a) / (1.0 + h))) @ U.T * np.sqrt(t)
+        inner = (U * (s2 * (h - noise) / (1.0 + h) ** 2)) @ U.T + s2 * expected @ expected.T + np.outer(bias, bias)
         covariance = both @ inner @ both.T
-        covariance[-1, -1] += s2 / total if free else 0.0
-        found.append(replace(bare, covariance=covariance, dispersion=s2))
+        covariance[-1, -1] += s2 * of_constant
+        found.append(replace(bare, covariance=covariance, dispersion=s2, levels=levels))
     return tuple(found)
+
+
+def _prior_variances(v: Array, h: Array, U: Array, landmarks: Sequence[Array], s2: float) -> Array:
+    """Return the variance of the prior of every coefficient over ``s2``: by unit, from moments, at least 1; (r,)."""
+    known, noise = (U * (h / (1.0 + h))) @ U.T, (U**2) @ (h / (1.0 + h) ** 2)
+    out, start = np.ones(len(v)), 0
+    for own in landmarks:
+        unit = slice(start, start + len(own))
+        seen, start = float(np.sum(known[unit, unit] ** 2)), unit.stop
+        if s2 > 0:
+            out[unit] = max((1.0 + float(v[unit] @ v[unit]) / s2 - float(noise[unit].sum())) / (1.0 + seen), 1.0)
+    return out
 
 
 def _coefficients(prior: Posterior, values: Array) -> Array:
@@ -260,27 +336,90 @@ def _coefficients(prior: Posterior, values: Array) -> Array:
     return np.concatenate(found)
 
 
+def _large_groupings(
+    bank: FittedBank, weights: Array, rows_of: Callable[[FittedBank], PreparedRows[Any]], curvature: Any
+) -> list[tuple[Levels, Array, Array]]:
+    """Return groupings without landmarks, the one with the most levels first, with levels and features of rows."""
+    found = []
+    for own in units_of(bank, int(weights.any())) if curvature.separable else []:
+        kernel = int(own[0])
+        if weights[kernel] and _columns_of_levels(bank, own) is not None:
+            part = bank.take([kernel])
+            z, codes = _level_features(part, float(weights[kernel]), rows_of(part))
+            values, places = np.unique(codes, return_inverse=True)
+            information = np.bincount(places, curvature.diagonal * z**2)
+            found.append((Levels(kernel, values, information, np.zeros(len(values)), np.zeros((1, 1))), places, z))
+    found.sort(key=lambda each: -len(each[0].values))
+    return [each for n, each in enumerate(found) if len(each[0].values) > (MOST_LEVELS if n else FEW_LEVELS)]
+
+
+def _level_features(bank: FittedBank, weight: float, rows: PreparedRows[Any]) -> tuple[Array, Array]:
+    """Return the features of rows for the grouping of a single kernel, and the codes of levels, (n,) each."""
+    rows = bank.narrow(rows)
+    column, number = _columns_of_levels(bank, [0]) or (0, None)
+    points, z = rows.points(0), np.sqrt(weight * bank.diag(rows)[0])
+    return z if number is None else z * np.sign(points[:, number]), points[:, column]
+
+
+def _without_levels(
+    groupings: Sequence[tuple[Levels, Array, Array]], features: _Features, curvature: Array, most: int
+) -> tuple[Array, tuple[Levels, ...], float, Array]:
+    """Return the Hessian (r + 1, r + 1) of features and constant after the elimination of levels, and the levels.
+
+    Then the degrees of freedom of the levels, and the matrix whose product with the inverse Hessian is not among them.
+    """
+    (first, places, z), rank = groupings[0], int(features.starts[-1])
+    n_levels, D = len(first.values), first.information
+    order = np.random.default_rng(0).permutation(n_levels)
+    counts = np.cumsum(np.bincount(places)[order])
+    taken = np.sort(order[: min(1 + int(np.searchsorted(counts, most)), max(8 * MOST_CENTERS // (rank + 1), 1))])
+    local = np.full(n_levels, -1)
+    local[taken] = np.arange(len(taken))
+    index = np.argsort(places, kind="stable")
+    index = index[local[places[index]] >= 0]
+    own, W, pull = local[places[index]], curvature[index], (curvature * z)[index]
+    H, M = np.zeros((rank + 1, rank + 1)), np.zeros((len(taken), rank + 1))
+    step = max(1, CHUNK_ENTRIES // (rank + 1))
+    for part in (slice(start, start + step) for start in range(0, len(index), step)):
+        C = np.hstack([features.rows(index[part]), np.ones((len(own[part]), 1))])
+        H += C.T @ (W[part, None] * C)
+        heads = np.flatnonzero(np.diff(own[part], prepend=-1))
+        M[own[part][heads]] += np.add.reduceat(pull[part, None] * C, heads)
+    tiny = np.finfo(np.float64).tiny
+    mean, follows = H[-1:] / max(H[-1, -1], tiny), M / (1.0 + D[taken, None])
+    scale = curvature.sum() / max(W.sum(), tiny)
+    H = scale * (H - M.T @ follows)
+    if len(taken) == n_levels and M.size <= MOST_CENTERS:
+        exact = replace(first, factors=1.0 / (1.0 + D), centers=M)
+    else:
+        exact = replace(first, factors=np.bincount(places, curvature * z) / (1.0 + D), centers=mean)
+    others = [replace(each, centers=0.0 * mean) for each, _, _ in groupings[1:]]
+    spent = sum(float(np.sum(each.information / (1.0 + each.information))) for each in (exact, *others))
+    return H, (exact, *others), spent, scale * (follows.T @ follows)
+
+
 def _landmarks(
-    bank: FittedBank, weights: Array, rows_at: Callable[[Any], PreparedRows[Any]], n: int
+    bank: FittedBank,
+    weights: Array,
+    rows_at: Callable[[Any], PreparedRows[Any]],
+    n: int,
+    eliminated: Sequence[int] = (),
 ) -> tuple[tuple[Array, ...], tuple[Array, ...], Array]:
     """Return the kernels and landmarks of every unit, and the rows of all landmarks."""
-    units = tuple(np.array(own) for own in units_of(bank, int(weights.any())) if weights[own].any())
+    every = [own for own in units_of(bank, int(weights.any())) if weights[own].any()]
+    units = tuple(np.array(own) for own in every if own[0] not in eliminated)
     pools: dict[int, tuple[Array, PreparedRows[Any]]] = {}
     found: list[Array] = []
     for own in units:
         index, pivots = np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
-        grouping = _column_of_levels(bank, own)
-        for size in POOLS if grouping is None else (POOL_OF_LEVELS,):
+        for size in POOLS:
             if 2 * len(pivots) < len(index) or len(index) == n:
                 break
             if size not in pools:
                 chosen = some_rows(n, size, 0)
                 pools[size] = chosen, rows_at(chosen)
             index, pool = pools[size]
-            if grouping is None:
-                pivots = factorize(cross_combine(bank, pool, pool, _only(weights, own)), LEFT_OUT)[1]
-            else:
-                pivots = _row_of_each_level(bank.take(own), pool, grouping)
+            pivots = factorize(cross_combine(bank, pool, pool, _only(weights, own)), LEFT_OUT)[1]
         found.append(index[pivots])
     counts = _shared_out(np.array([len(own) for own in found], dtype=np.intp), MOST_LANDMARKS)
     places = {m: np.sort(found[m][:count]) for m, count in enumerate(counts) if count}
@@ -296,25 +435,14 @@ def _shared_out(wanted: Array, most: int) -> Array:
     return np.where(np.cumsum(counts) <= most, counts, 0)
 
 
-def _column_of_levels(bank: FittedBank, kernels: Array) -> int | None:
-    """Return the column of levels of a unit that is a random intercept or slope, None for other units."""
+def _columns_of_levels(bank: FittedBank, kernels: Sequence[int] | Array) -> tuple[int, int | None] | None:
+    """Return the column of levels of a random intercept or slope, and that of the slope; None for other units."""
     if len(kernels) > 1:
         return None
     spec = bank.table.specs[kernels[0]]
     if isinstance(spec, Overlap):
-        return 0 if len(bank.table.positions[kernels[0]]) == 1 else None
-    slope = slope_columns(spec)
-    return None if slope is None else slope[0]
-
-
-def _row_of_each_level(bank: FittedBank, pool: PreparedRows[Any], column: int) -> Array:
-    """Return the row with the largest ``k(x, x)`` of each level, of the `MOST_LEVELS` levels with the most rows."""
-    rows = bank.narrow(pool)
-    sizes, levels = bank.diag(rows)[0], rows.points(0)[:, column]
-    order = np.lexsort((-sizes, levels))
-    order = order[sizes[order] > 0.0]
-    _, first, counts = np.unique(levels[order], return_index=True, return_counts=True)
-    return order[first[np.argsort(-counts, kind="stable")[:MOST_LEVELS]]]
+        return (0, None) if len(bank.table.positions[kernels[0]]) == 1 else None
+    return slope_columns(spec)
 
 
 def _shares_of_levels(
@@ -408,4 +536,7 @@ def _bands_of_samples(model: BaseEstimator) -> tuple[Bands, ...]:
         each = cross_apply_each(expansion.bank, support.take(index), support, np.ones(weights.shape[1]), rho.T)
         return each * weights.T[:, None]
 
-    return _bands(model, support.take, values_at, [model._loss], y, scores.T, rho, weight)
+    def rows_of(bank: FittedBank) -> PreparedRows[Any]:
+        return bank.narrow(support)
+
+    return _bands(model, support.take, rows_of, values_at, [model._loss], y, scores.T, rho, weight)

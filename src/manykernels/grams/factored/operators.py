@@ -313,11 +313,16 @@ class FeatureOperator(FactorOperator):
     @property
     def columns_in_place(self) -> Array | None:
         """The factors without their root, (N, r), if unchanged columns of the table."""
-        table = self._table
-        if table is None or table.chunked or not self.reads_columns(table):
+        if (table := self.table_of_columns) is None:
             return None
         block = table.block(self.positions)
         return block.T if np.may_share_memory(block, table.columns) else None
+
+    @property
+    def table_of_columns(self) -> ColumnTable | None:
+        """The table whose columns, times the root, are the factor; None for other features."""
+        table = self._table
+        return None if table is None or table.chunked or not self.reads_columns(table) else table
 
     @property
     def kept(self) -> Array | None:

@@ -199,7 +199,7 @@ class ColumnTable(WithoutCaches):
         first, count = positions[0], len(positions)
         neighbors = isinstance(positions, range) or all(j == first + k for k, j in enumerate(positions))
         chosen: slice | list[int] = slice(first, first + count) if neighbors else list(positions)
-        stored = self.columns[chosen][:, rows]
+        stored = self.columns[chosen, rows] if isinstance(rows, slice) else self.columns[chosen][:, rows]
         values = stored.astype(np.float64, copy=False)
         center, unit = self.center[chosen], self.unit[chosen]
         if center.any():

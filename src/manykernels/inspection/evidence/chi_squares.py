@@ -5,8 +5,8 @@ With the cumulant function :math:`K(s) = -\tfrac12 \sum_k \log(1 - 2 w_k s)` and
 .. math:: P(Q > q) = \frac{1}{2 \pi i} \int e^{K(z) - z q} \frac{dz}{z}
 
 along a contour through ``s``; along a contour through ``s < 0``, minus 1. The contour passes the saddle point, ``K'(s)
-= q``, in the direction of steepest descentwithout cancellation for tiny probabilities, and the trapezoid rule after ``y
-= sinh t`` converges exponentially.
+= q``, in the direction of steepest descent: without cancellation for tiny probabilities, and the trapezoid rule after
+``y = sinh t`` converges exponentially.
 
 R. Davies, "Algorithm AS 155", Applied Statistics 29 (1980), for the inversion on the imaginary axis; S. Rice,
 "Distribution of quadratic forms in normal random variables", SIAM Journal on Scientific and Statistical Computing 1
@@ -20,6 +20,7 @@ from scipy.optimize import brentq
 from manykernels.validation.arrays import Array
 
 STEP, LAST = 1.0 / 16.0, 12.0  # of the trapezoid rule in t: errors of 1e-10 and less for 1 to 1,000 weights
+VANISHED = 60.0  # logarithm of the largest integrand over one that is left out
 NEGLIGIBLE = 1e-14  # weight beside the largest one below which it is left out
 ALMOST = 1.0 - 1e-13  # of the way to a pole
 FROM_POLE = 0.5  # distance of the contour from the pole at zero, in standard deviations of Q
@@ -66,6 +67,7 @@ def chi_squares_tail(q: float, weights: ArrayLike, counts: ArrayLike = 1.0) -> f
     bend = max(bend, 0.0) if q > 0 else min(bend, 0.0) if q < 0 else bend
 
     y = np.sinh(np.arange(0.0, LAST, STEP)) / np.sqrt(second)
+    y = y[0.25 * np.log1p(np.outer(y, bends) ** 2) @ n < VANISHED]
     z = at + 1j * y + bend * y**2
     exponent = -0.5 * np.log(1.0 - 2.0 * np.outer(z, w)) @ n - z * q
     top = exponent[0].real

@@ -1,7 +1,7 @@
 r"""A p-value for every kernel, added to the kernels always in: a single fit without the rest, and a single pass.
 
-With ``rho`` the dual coefficients of the null modelwith the kernels always in only, the score statistic for kernel
-``m`` is the squared dual norm (Wu et al. 2011),
+With ``rho`` the dual coefficients of the null model, which has only the kernels always in, the score statistic of
+kernel ``m`` is the squared dual norm (Wu et al. 2011),
 
 .. math:: Q_m = \rho' K_m \rho = \sum_k \lambda_k X_k, \qquad \lambda(Z_m' P Z_m), \quad K_m = Z_m Z_m',
 
@@ -24,7 +24,7 @@ Journal of Human Genetics 89 (2011); J. Chen et al., "Small sample kernel associ
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,12 +34,14 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import eigvalsh, pinvh, qr
 from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.estimators.supervised.importance import some_rows
 from manykernels.estimators.supervised.problems import solve_problems
 from manykernels.estimators.supervised.samples import Samples, sample_weights
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.factored.operators import DenseOperator
+from manykernels.grams.factored.operators import DenseOperator, FeatureOperator
 from manykernels.grams.pivoted import factorize
 from manykernels.inspection.displays.kernel_table import groups_of
 from manykernels.inspection.evidence.chi_squares import cauchy_combination, chi_squares_tail, false_discovery_rates
@@ -59,6 +61,8 @@ FEW_LEVELS = 500  # of a column, up to which eigenvalues are computed as of any 
 MOST_FEATURES = 2_500  # of a kernel, whose eigenvalues take some 5 s; of levels there may be any number
 ALIKE = 1e-3  # of an eigenvalue, to which those of many levels are rounded
 MOST_ENTRIES = 2**26  # of factors of kernels under ridge: 512 MB
+MOST_COLUMNS, WASTE, CHUNK_ROWS = 5_000, 8, 2_048  # of kernels whose columns are multiplied together
+MOST_TESTED, MOST_TESTED_ROWS = 500, 1000  # kernels and rows whose p-values reports and the command compute
 FLAT = 1e-12  # eigenvalue beside the largest one of the kernel itself, below which a null model explains the kernel
 
 
@@ -156,6 +160,14 @@ def kernel_tests(
     return frame.sort_values("p_value", kind="stable", ignore_index=True)
 
 
+def few_rows(model: Any, X: Any, y: Array, seed: int) -> tuple[Any, Array] | None:
+    """Return rows whose p-values take seconds at most, or None for models with learned or many kernels."""
+    if not hasattr(model, "kernels") or len(model.kernel_names_) > MOST_TESTED:
+        return None
+    rows = some_rows(len(y), MOST_TESTED_ROWS, seed)
+    return (X, y) if len(rows) == len(y) else (_safe_indexing(X, rows), y[rows])
+
+
 def _by_group(table: pd.DataFrame, groups: list[list[str]], by: str) -> pd.DataFrame:
     """Return the p-value of every kernel, or of every group."""
     if by == "kernel":
@@ -182,9 +194,42 @@ def _tests_of(problem: Problem) -> dict[str, Array]:
     p_values, statistics = np.full((2, problem.n_kernels), np.nan)
     tested = np.ones(problem.n_kernels, dtype=bool)
     tested[null.kernels] = False
-    for m in np.flatnonzero(tested):
-        p_values[m], statistics[m] = null.test(factor_of(problem.stack, int(m)))
+    for batch in _batches(problem.stack, np.flatnonzero(tested).tolist(), null.curvature.separable):
+        for (m, factor), moments in zip(batch, null.moments([factor for _, factor in batch]), strict=True):
+            p_values[m], statistics[m] = null.test(factor, moments)
     return {"tested": tested, "p_value": p_values, "statistic": statistics}
+
+
+def _batches(stack: Any, kernels: list[int], separable: bool) -> Iterator[list[tuple[int, Any]]]:
+    """Yield kernels with their factors; together where a single product of their columns serves all of them.
+
+    Products of pairs of columns that are in no kernel together are wasted: at most `WASTE` times those in use.
+    """
+
+    def worth(columns: set[int], used: int) -> bool:
+        return len(columns) <= MOST_COLUMNS and len(columns) ** 2 <= WASTE * used
+
+    own = {m: _factor_of_columns(stack, m) if separable else None for m in kernels}
+    sets = {m: set(factor.positions) if factor is not None else set[int]() for m, factor in own.items()}
+    whole = worth(set().union(*sets.values()), sum(len(columns) ** 2 for columns in sets.values()))
+    batch: list[tuple[int, Any]] = []
+    union, used = set[int](), 0
+    for m, columns in sets.items():
+        joined, used = union | columns, used + len(columns) ** 2
+        if batch and not (columns and union and (whole or worth(joined, used))):
+            yield batch
+            batch, joined, used = [], columns, len(columns) ** 2
+        batch.append((m, own[m] or factor_of(stack, m)))
+        union = joined
+    if batch:
+        yield batch
+
+
+def _factor_of_columns(stack: Any, kernel: int) -> FeatureOperator | None:
+    """Return the factor of a kernel whose features are columns of the table, None for other kernels."""
+    template = stack.templates([kernel], LEFT_OUT)[0] if stack.has_factors else None
+    factor = template.over(stack.table) if isinstance(template, FeatureOperator) else None
+    return None if factor is None or factor.table_of_columns is None else factor
 
 
 def factor_of(stack: Any, kernel: int) -> Any:
@@ -261,13 +306,38 @@ class NullModel:
         rho = self.rho.reshape(len(self.rho), -1)
         return rho.T @ (rho / self.curvature.diagonal.reshape(len(rho), -1)) + self.norms
 
-    def test(self, factor: Any) -> tuple[float, float]:
+    def moments(self, factors: Sequence[Any]) -> list[tuple[Array, Array, Array] | None]:
+        """Return ``Z' H Z``, ``C' H Z`` and ``rho' Z`` of several kernels of columns, or None for a single kernel."""
+        if len(factors) == 1:
+            return [None]
+        table, D = factors[0].table_of_columns, self.curvature.diagonal
+        columns = sorted({j for factor in factors for j in factor.positions})
+        rows = np.column_stack([self._weighted[0], self.rho])
+        grams, products = np.zeros((len(columns),) * 2), np.zeros((len(columns), rows.shape[1]))
+        for part in (slice(start, start + CHUNK_ROWS) for start in range(0, len(D), CHUNK_ROWS)):
+            values = table.block(columns, part)
+            products += values @ rows[part]
+            values = values * np.sqrt(D[part])
+            grams += values @ values.T  # a matrix times its own transpose costs half of another product
+        found: list[tuple[Array, Array, Array] | None] = []
+        for factor in factors:
+            at, root = np.searchsorted(columns, factor.positions), factor.root
+            own = root * products[at].T
+            found.append((root**2 * grams[np.ix_(at, at)], own[: self.fixed.shape[1]], own[self.fixed.shape[1] :]))
+        return found
+
+    def test(self, factor: Any, moments: tuple[Array, Array, Array] | None = None) -> tuple[float, float]:
         """Return the p-value of a kernel with the factor, and the statistic in units of the mean."""
-        values, counts = self._spectrum(factor)
+        whole, cross, pulled = moments or (
+            None,
+            self._pulled(factor, self._weighted[0]),
+            self._pulled(factor, self.rho),
+        )
+        values, counts = self._spectrum(factor, whole, cross)
         if not values.size or self.constant:
             return 1.0, 0.0
         rho, mean = self.rho.reshape(len(self.rho), -1), float(counts @ values)
-        statistic = sum(float(np.sum(factor.adjoint(np.ascontiguousarray(column)) ** 2)) for column in rho.T)
+        statistic = float(np.sum(pulled**2))
         freedom = len(rho) - int(np.count_nonzero(self.ridge == 0))
         if self.ratio:
             share, rest = statistic / float(self._squares[0, 0]), max(freedom - counts.sum(), 0)
@@ -277,11 +347,15 @@ class NullModel:
         p = chi_squares_tail(statistic, np.outer(values, scales).ravel(), np.repeat(counts, len(scales)))
         return p, statistic / (mean * float(scales.sum()))
 
-    def _spectrum(self, factor: Any) -> tuple[Array, Array]:
+    @staticmethod
+    def _pulled(factor: Any, vectors: Array) -> Array:
+        """Return the products of vectors (N, ...) and the factor, (k, r)."""
+        columns = vectors.reshape(len(vectors), -1).T
+        return np.array([factor.adjoint(np.ascontiguousarray(x)) for x in columns]).reshape(-1, int(factor.starts[-1]))
+
+    def _spectrum(self, factor: Any, whole: Array | None, cross: Array) -> tuple[Array, Array]:
         """Return the nonzero eigenvalues of ``Z' P Z`` with multiplicities."""
-        HC, inverse = self._weighted
-        rank = int(factor.starts[-1])
-        cross = np.array([factor.adjoint(np.ascontiguousarray(column)) for column in HC.T]).reshape(-1, rank)
+        inverse, rank = self._weighted[1], int(factor.starts[-1])
         levels = getattr(factor, "level_columns", 0) == 1 and self.curvature.separable
         if levels and rank > FEW_LEVELS:
             return level_spectrum(factor.diagonal(self.curvature.diagonal), cross, inverse)
@@ -291,7 +365,8 @@ class NullModel:
                 f"number. Up to {MOST_FEATURES:,} are computed, and any number for the levels of one column where the "
                 "loss is a sum over samples. Test some of the rows, or leave this kernel out."
             )
-        whole = self.curvature.gram([factor], len(self.rho), intercept=False)
+        if whole is None:
+            whole = self.curvature.gram([factor], len(self.rho), intercept=False)
         left = whole - cross.T @ inverse @ cross
         values = eigvalsh((left + left.T) / 2.0, check_finite=False)
         values = values[values > FLAT * float(np.trace(whole))]

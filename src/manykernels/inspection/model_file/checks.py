@@ -14,7 +14,7 @@ from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.importance import units_of
-from manykernels.estimators.supervised.posterior import Bands
+from manykernels.estimators.supervised.posterior import Bands, Levels
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored.cells import grid_parts
 from manykernels.grams.factored.prediction import (
@@ -439,6 +439,15 @@ def _wrong_bands(bank: FittedBank, bands: Bands) -> Iterator[str]:
     yield from wrong_floats(bands, covariance=(rank, rank))
     if not isinstance(bands.dispersion, float) or not np.isfinite(bands.dispersion):
         yield "_bands.dispersion"
+    if not isinstance(bands.levels, tuple) or not all_are(bands.levels, Levels):
+        yield "_bands.levels"
+        return
+    for own in bands.levels:
+        n_levels, n_centers = np.size(own.values), len(np.atleast_1d(own.centers))
+        if not isinstance(own.kernel, int) or own.kernel not in range(len(bank)) or n_centers not in (1, n_levels):
+            yield "_bands.levels"
+        shapes = {"centers": (n_centers, rank)}
+        yield from wrong_floats(own, **dict.fromkeys(("values", "information", "factors"), (n_levels,)), **shapes)
 
 
 def _wrong_samples(model: BaseMKL, expansion: Expansion, head: tuple[int, ...], n_samples: int) -> Iterator[str]:

@@ -35,7 +35,7 @@ from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.estimators.selection.mixtures import PenaltyFamily
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.deferred import QUESTIONS, Answer
-from manykernels.estimators.supervised.posterior import Bands
+from manykernels.estimators.supervised.posterior import Bands, Levels
 from manykernels.exceptions import InvalidInputError, ModelFileError, optional_module
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored.prediction import (
@@ -120,7 +120,7 @@ FITTED = (
     Expansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, LineFunction, SparseFunction,
     FittedBank,
     PreparedRows, TableKernels, TablePoints, StackKernels, StackSamples, ProductKernels, MemberPairs,
-    SparsePoints, AlignedWeights, PenaltyFamily, FoldModel, Bands,
+    SparsePoints, AlignedWeights, PenaltyFamily, FoldModel, Bands, Levels,
 )  # fmt: skip
 RESULTS = (Solution, Certificate, KKTResiduals, IterationRecord)
 FAMILIES = tuple(cls for _, cls in inspect.getmembers(discovery, inspect.isclass) if issubclass(cls, KernelFamily))

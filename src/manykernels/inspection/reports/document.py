@@ -24,16 +24,14 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.selection.splits import CrossValidation
-from manykernels.estimators.supervised.importance import some_rows
 from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
 from manykernels.inspection.displays.plotting import cut_text, short_label
 from manykernels.inspection.evidence.chi_squares import cauchy_combination, false_discovery_rates
-from manykernels.inspection.evidence.kernel_tests import kernel_tests
+from manykernels.inspection.evidence.kernel_tests import few_rows, kernel_tests
 from manykernels.inspection.files import write_file
 from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.inspection.reports import pictures
@@ -202,19 +200,17 @@ def tests_of(model: Any, X: Any, y: Array, seed: int) -> tuple[list[tuple[str, s
 
     None for models with learned kernels, and for many or untestable kernels.
     """
-    most_tested, most_tested_rows = 500, 1000  # kernels and rows of which a report computes p-values
-    if not hasattr(model, "kernels") or len(model.kernel_names_) > most_tested:
+    if (some := few_rows(model, X, y, seed)) is None:
         return None
-    rows = some_rows(len(y), most_tested_rows, seed)
     try:
-        frame = kernel_tests(model, X if len(rows) == len(y) else _safe_indexing(X, rows), y[rows], by="view")
+        frame = kernel_tests(model, *some, by="view")
     except InvalidInputError:
         return None
     p_values = frame.groupby("name", sort=False)["p_value"].agg(cauchy_combination).sort_values(kind="stable")
     names = ["all columns" if name == "all" else cut_text(str(name), LONGEST) for name in p_values.index]
     rates = false_discovery_rates(p_values)
     told = [(*one,) for one in zip(names, map(_chance, p_values), map(_chance, rates), strict=True)]
-    return told[:MOST_VIEWS], len(rows)
+    return told[:MOST_VIEWS], len(some[1])
 
 
 def _chance(p: float) -> str:
