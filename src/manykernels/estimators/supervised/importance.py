@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from manykernels.estimators.supervised.deferred import MOST_BYTES, forget, put_off, without_questions
+from manykernels.estimators.supervised.deferred import MOST_BYTES, drop_questions, forget, put_off, set_all
 from manykernels.estimators.supervised.leave_out import (
     Target,
     bends_of,
@@ -240,7 +240,7 @@ class FactorRows:
         held += [each.nbytes for target in self.targets for each in (target.values, target.constants)]
         return sum(held) + sum(each.nbytes for each in (self.grams, self.stack) if each is not None)
 
-    def in_columns(self, stack: FactoredStack, active: Array, rows: Array, tols: tuple[float, ...]) -> FactorRows:
+    def replace_factors(self, stack: FactoredStack, active: Array, rows: Array, tols: tuple[float, ...]) -> FactorRows:
         """Return the same with the columns of the table in place of factors or matrices: made when asked for.
 
         Not of kernels whose functions have a shape: rows are left out along the faces of cones of the fit's factors.
@@ -341,7 +341,7 @@ def of_factors(
     left = FactorRows(fitted, [] if many else factors, grams, losses, y[kept], weight[kept])
     rank = max((sum(Z.shape[1] for Z, _ in own) for own in left.factors), default=0)
     late = many or whole or rank > RANK_PER_ROW * len(kept)
-    return left.in_columns(stack, active, kept, () if many else tuple(tols.tolist())) if late else left
+    return left.replace_factors(stack, active, kept, () if many else tuple(tols.tolist())) if late else left
 
 
 def targets_of(

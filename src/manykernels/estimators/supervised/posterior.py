@@ -163,7 +163,7 @@ class Posterior:
         for start in range(0, len(found), step):
             at = rows.take(slice(start, min(start + step, len(found))))
             c = self.features(at)
-            left = self.weights @ self.bank.diag(at) - np.einsum("ij,ij->i", c, c) - self._known_of_levels(at, c)
+            left = self.weights @ self.bank.diag(at) - np.einsum("ij,ij->i", c, c)
             c = np.hstack([c, np.ones((len(c), 1))])
             for own in self.kept.levels:
                 z, by_others, share = own.features(self.bank, self.weights, at)
@@ -172,21 +172,6 @@ class Posterior:
             known = np.einsum("ij,ij->i", c @ self.kept.covariance, c)
             found[start : start + step] = known + self.dispersion * np.maximum(left, 0.0)
         return np.maximum(found, 0.0)
-
-    def _known_of_levels(self, rows: PreparedRows[Any], features: Array) -> Array:
-        """Return the prior variance that the rows of levels without a landmark take away, over the dispersion, (n,)."""
-        known, start = np.zeros(rows.n_samples), 0
-        for number, (bank, kernels, landmarks, _) in enumerate(self.parts):
-            own = features[:, start : start + landmarks.n_samples]
-            start += landmarks.n_samples
-            if self.kept.shares and len(shares := self.kept.shares[number]):
-                at, column = bank.narrow(rows), _column_of_levels(self.bank, kernels)
-                prior, levels = self.weights[kernels] @ bank.diag(at), at.points(0)[:, column]
-                seen = (levels >= 0) & (levels < len(shares))
-                left = np.ones(len(levels))
-                left[seen] = shares[levels[seen].astype(np.intp)]
-                known += (1.0 - left) * np.maximum(prior - np.einsum("ij,ij->i", own, own), 0.0)
-        return known
 
     def part_covariance(self, X: object, kernels: Array, mean: Array) -> Array:
         """Return the covariance of the sum of some functions less its mean, at a few rows, (n, n)."""
@@ -274,11 +259,7 @@ def _bands(
             bank, own, rows_at, len(weight), [each.kernel for each, _, _ in groupings]
         )
         rank = sum(map(len, landmarks))
-        shares = tuple(
-            _shares_of_levels(bank, own, each, len(at), rows_at, curvature)
-            for each, at in zip(units, landmarks, strict=True)
-        )
-        bare = Bands(rows_at(chosen).detach(), units, landmarks, np.zeros((rank + 1, rank + 1)), 1.0, shares)
+        bare = Bands(rows_at(chosen).detach(), units, landmarks, np.zeros((rank + 1, rank + 1)), 1.0)
         prior = Posterior(bank, expansion.active, own, bare)
         most = max(ROWS_PER_RANK * rank, int(HESSIAN_COST / max(rank, 1) ** 2))
         free = bool(model._free_constant) and not loss.couples_samples
@@ -286,7 +267,7 @@ def _bands(
         levels: tuple[Levels, ...] = ()
         spent, square = 0.0, np.zeros((rank + 1, rank + 1))
         if groupings:
-            hessian, levels, spent, square = _without_levels(groupings, features, curvature.diagonal, most)
+            hessian, levels, spent, square = _eliminate_levels(groupings, features, curvature.diagonal, most)
             hessian = hessian[: rank + free, : rank + free]
         else:
             hessian = curvature.gram([features], most, intercept=free)
@@ -361,7 +342,7 @@ def _level_features(bank: FittedBank, weight: float, rows: PreparedRows[Any]) ->
     return z if number is None else z * np.sign(points[:, number]), points[:, column]
 
 
-def _without_levels(
+def _eliminate_levels(
     groupings: Sequence[tuple[Levels, Array, Array]], features: _Features, curvature: Array, most: int
 ) -> tuple[Array, tuple[Levels, ...], float, Array]:
     """Return the Hessian (r + 1, r + 1) of features and constant after the elimination of levels, and the levels.
@@ -443,29 +424,6 @@ def _columns_of_levels(bank: FittedBank, kernels: Sequence[int] | Array) -> tupl
     if isinstance(spec, Overlap):
         return (0, None) if len(bank.table.positions[kernels[0]]) == 1 else None
     return slope_columns(spec)
-
-
-def _shares_of_levels(
-    bank: FittedBank,
-    weights: Array,
-    kernels: Array,
-    n_landmarks: int,
-    rows_at: Callable[[Any], PreparedRows[Any]],
-    curvature: Any,
-) -> Array:
-    """Return the shares of a unit for `Bands`: every level has a prior and a normal likelihood of its own."""
-    if (column := _column_of_levels(bank, kernels)) is None:
-        return np.zeros(0)
-    own = bank.take(kernels)
-    rows = own.narrow(rows_at(slice(None)))
-    levels = rows.points(0)[:, column]
-    known = levels >= 0
-    places = levels[known].astype(np.intp)
-    if len(np.unique(places)) <= n_landmarks:
-        return np.zeros(0)
-    return np.asarray(
-        1.0 / (1.0 + np.bincount(places, (curvature.diagonal * (weights[kernels] @ own.diag(rows)))[known]))
-    )
 
 
 def _only(weights: Array, kernels: Array) -> Array:
