@@ -428,13 +428,6 @@ def _wrong_bands(bank: FittedBank, bands: Bands) -> Iterator[str]:
     if not known or not all(isinstance(own, np.ndarray) and is_index(own, own.size, most) for own, most in places):
         yield "_bands"
         return
-    shares = bands.shares
-    if (
-        not isinstance(shares, tuple)
-        or len(shares) not in (0, len(units))
-        or not all(is_float(own, (None,)) for own in shares)
-    ):
-        yield "_bands.shares"
     rank = sum(map(len, landmarks)) + 1
     yield from wrong_floats(bands, covariance=(rank, rank))
     if not isinstance(bands.dispersion, float) or not np.isfinite(bands.dispersion):
