@@ -79,7 +79,7 @@ def test_the_tables_of_the_demo(demonstration: Demonstration) -> None:
     text = demonstration.text
     for part in (
         "held out",
-        "ROC AUC lost",
+        "drop in ROC AUC",
         "manykernels",
         "SVC, tuned",
         "logistic regression, tuned",

@@ -148,3 +148,16 @@ def test_ctrl_c_keeps_the_targets_that_are_done(monkeypatch):
     found, ended = solve_targets(problems, tol=1e-5)
     assert ended
     assert [solution is not None for solution in found] == [True] * 4 + [False] * (T - 4)
+
+
+def test_iterates_that_no_longer_change_are_kept() -> None:
+    """Shares of changes of zero were the inverse of the smallest number each, and their sum overflowed."""
+    features = KernelFeatures.of(posed(LINEAR, "l1")[0])
+    assert features is not None
+    r, v = (np.ones((2, size)) for size in (max(map(len, features.factors)), features.size))
+    ones = np.ones(2)
+    batch = many_targets._Batch(features, r, ones, ones, ones, ones, v.copy())
+    batch.r, batch.history = r.copy(), [(v, r)] * (many_targets.MEMORY + 1)
+    batch.extrapolate()
+    np.testing.assert_allclose(batch.v, v, rtol=1e-12)
+    np.testing.assert_allclose(batch.r, r, rtol=1e-12)

@@ -30,6 +30,7 @@ from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import RandomSource, seed_from
 
+PERMUTED_ENTRIES = 100_000  # of all targets, beyond which fewer permutations are drawn: weak effects are clear there
 PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
 ENOUGH_ROWS = 2**14  # that tell what is clear where the strength is given: one thousandth of the variance is
 UNIT_ROWS = 2**16  # of targets in random order, which are as large relative to the root of the number of rows
@@ -388,9 +389,7 @@ def permutations_for(n_entries: int, cost: float) -> int:
 
     A multiple of 20 minus 1, for an exact level of 5%.
     """
-    # of all targets, beyond which fewer permutations are drawn: weak effects are clear there
-    permuted_entries = 100_000
-    most = min(permuted_entries / n_entries, PERMUTED_COST / cost)
+    most = min(PERMUTED_ENTRIES / n_entries, PERMUTED_COST / cost)
     most_permutations = 199  # more of them tell apart what is weak, which 19 standard deviations of 20 numbers blur
     return 20 * int(np.clip(most // 20, 1, (1 + most_permutations) // 20)) - 1
 

@@ -49,6 +49,7 @@ CAUTION = 10.0  # times the residual in the metric of the preconditioner, since 
 NEAR = 3.0  # times or part of the C/c of a factor for which it is taken
 KEPT_ROWS = 2_000  # rows from which a factor is kept for the next strengths; it takes as long as thirty solutions
 MOST_DOUBLE = 5_000  # rows up to which the kernel of the last fit is in double precision
+FAITHFUL = 0.5  # of the predicted gain, that rounding may change
 FELT = 10.0  # times the rounding of a kernel in single precision, under which C/c needs systems in double precision
 WILD = 10.0  # times a residual, to which it may grow outside the range of the kernel before it is taken out
 ALONE = 2  # columns up to which a factor solves faster for one after the other than for all together
@@ -462,7 +463,10 @@ class _Newton:
             q = q - length * bent.sum(axis=0) * self.kernel.centered
             promised = promised + length * energy
             if (_inner(u, u) > wild).any() and (unseen := space.unseen(u) / strengths).any():
-                return x + unseen, t, along + space.functions(unseen)
+                # Large coefficients times the rounding of a kernel may outweigh what the step gains.
+                seen = space.functions(unseen)
+                taken = np.abs(_inner(gradient, seen)) <= FAITHFUL * promised
+                return x + taken * unseen, t, along + taken * seen
             if not length.any() or (not self.quadratic and (length * energy <= SMALL_GAIN * promised).all()):
                 break  # to know more takes another solution
         return x, t, along

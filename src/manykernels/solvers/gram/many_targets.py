@@ -262,8 +262,8 @@ class _Batch:
         steps = [*self.history, (self.v, self.r)]
         changes = np.array([after[0] - before[0] for before, after in pairwise(steps)])
         system = np.einsum("ati,bti->tab", changes, changes)
-        system += RIDGE * np.trace(system, axis1=1, axis2=2)[:, None, None] * np.eye(len(changes))
-        system += np.finfo(system.dtype).tiny * np.eye(len(changes))
+        scale = np.trace(system, axis1=1, axis2=2)[:, None, None]
+        system = system / np.maximum(scale, np.finfo(system.dtype).tiny) + RIDGE * np.eye(len(changes))
         shares = np.linalg.solve(system, np.ones((*system.shape[:2], 1)))[:, :, 0]
         shares /= shares.sum(axis=1)[:, None]
         v = np.einsum("ta,ati->ti", shares, np.array([own[0] for own in steps[1:]])).astype(self.v.dtype)
