@@ -20,6 +20,7 @@ AXES = {"kernels": "number of kernels", "samples": "number of samples"}
 COLORS = {
     "working_set": "#d62728",
     "spicymkl, gamma x 2": "#1f77b4",
+    "spicymkl, as printed": "#17becf",
     "smooth_dual": "#2ca02c",
     "simplemkl": "#9467bd",
     "hessianmkl": "#8c564b",

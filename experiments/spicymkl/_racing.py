@@ -23,6 +23,7 @@ from typing import Any  # noqa: E402
 from unittest.mock import patch  # noqa: E402
 
 import numpy as np  # noqa: E402
+from _as_printed import LABEL, run_as_printed  # noqa: E402
 from scipy.linalg import LinAlgWarning  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
@@ -54,7 +55,7 @@ class Entrant:
     label : str
         Name in tables.
     solver : str
-        Name in the library.
+        Name in the library; "" for the printed algorithm.
     parameters : mapping
         What differs from the library's defaults.
     printed : str
@@ -92,6 +93,7 @@ BLOCK_NORM = tuple(
         Entrant(loss, "spicymkl, gamma x 10", "spicymkl"),
     )
 )
+AS_PRINTED = tuple(Entrant(loss, LABEL, "", printed=f"spicy_{loss}", slow=True) for loss in ("hinge", "logistic"))
 SPLITTING = (Entrant("logistic", "pfbs", "pfbs", slow=True),)
 SQUARED_NORM = (
     Entrant("squared", DEFAULT, "working_set"),
@@ -165,6 +167,8 @@ def race(entrant: Entrant, problem: Problem, limit: float) -> tuple[dict[str, An
     limit : float
         CPU seconds after which the run is interrupted.
     """
+    if entrant.label == LABEL:
+        return race_as_printed(problem, limit)
     solver = get_solver(entrant.solver)(tol=GAP, max_iter=MOST_ITERATIONS, **entrant.parameters)
     with counted_machines() as machines, warnings.catch_warnings(), cpu_limit(limit) as out_of_time:
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -186,6 +190,18 @@ def race(entrant: Entrant, problem: Problem, limit: float) -> tuple[dict[str, An
         "relative_gap": solution.certificate.relative_gap,
     }
     return measured, solution
+
+
+def race_as_printed(problem: Problem, limit: float) -> tuple[dict[str, Any], Any]:
+    """Return what the printed algorithm cost, and its run; None where it did not end in time."""
+    started = time.process_time()
+    with cpu_limit(limit) as out_of_time:
+        counts, run = run_as_printed(problem, GAP)
+    if counts["status"] == "interrupted" and not out_of_time:
+        raise KeyboardInterrupt  # by a person
+    seconds = round(max(time.process_time() - started, SHORTEST), 4)
+    status = "time_limit" if out_of_time else counts["status"]
+    return {"machines": 0, "passes": np.nan} | counts | {"status": status, "cpu_s": seconds}, run
 
 
 @contextmanager

@@ -11,13 +11,13 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from _paper import printed
-from _racing import BLOCK_NORM, DEFAULT, ELASTIC_NET, SPLITTING, SQUARED_NORM, Entrant, default_of
+from _racing import AS_PRINTED, BLOCK_NORM, DEFAULT, ELASTIC_NET, SPLITTING, SQUARED_NORM, Entrant, default_of
 from matplotlib import pyplot
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import markdown
 
-ENTRANTS = (*BLOCK_NORM, *SPLITTING, *SQUARED_NORM, *ELASTIC_NET)
+ENTRANTS = (*BLOCK_NORM, *AS_PRINTED, *SPLITTING, *SQUARED_NORM, *ELASTIC_NET)
 FAMILIES = {
     "hinge": ("hinge", "squared"),
     "logistic": ("logistic",),

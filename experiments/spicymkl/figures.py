@@ -12,6 +12,7 @@ run at larger ones.
 from __future__ import annotations
 
 from _racing import (  # first: it limits threads before NumPy is loaded
+    AS_PRINTED,
     BLOCK_NORM,
     ELASTIC_NET,
     FIGURES_ONLY,
@@ -50,6 +51,7 @@ Array = NDArray[Any]
 
 ENTRANTS = (
     *(entrant for entrant in BLOCK_NORM if entrant.label in ("working_set", "spicymkl, gamma x 2")),
+    *AS_PRINTED,
     *(entrant for entrant in SQUARED_NORM if entrant.printed),
     *(entrant for entrant in ELASTIC_NET if entrant.label == "smooth_dual"),
     *FIGURES_ONLY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ from manykernels.discovery import (
 from manykernels.objective.regularizers.weight_sets import LpBall, Simplex
 
 Array = NDArray[Any]
+
+SAMPLING_SECONDS = 60.0  # most CPU seconds of a search that draws kernels; 5 s ended most with one width a feature
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,16 +195,18 @@ def greedy(wide: bool, *, change: float, update: str = "frank_wolfe") -> Learner
 def sampled(wide: bool) -> Learner:
     """Return SGD-1s, with one width or one a feature.
 
-    The number of draws is all that ends it: between two draws the objective may stand still by chance.
+    The number of draws is all that ends it: between two draws the objective may stand still by chance. It draws as many
+    kernels with one width a feature as with one, and has `SAMPLING_SECONDS`, since fewer kernels starve it.
     """
 
     def learn(task: Task, settings: Settings, loss: str) -> list[Model]:
         common = {"settings": SearchSettings(n_starts=1 if wide else 5), "corrective": False}
+        own = replace(settings, wide_kernels=settings.kernels, seconds=max(settings.seconds, SAMPLING_SECONDS))
         return [
             model_of(
                 discover_by_sampling(
                     SearchProblem(*task.train, loss, strength=strength), settings.family(wide),
-                    n_draws=settings.most(wide), limits=settings.limits(wide), random_state=0, **common,
+                    n_draws=own.most(wide), limits=own.limits(wide), random_state=0, **common,
                 )
             )
             for strength in settings.strengths
