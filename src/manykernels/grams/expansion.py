@@ -71,6 +71,11 @@ class Expansion(WithoutCaches):
         return self.support is not None
 
     @property
+    def expansion(self) -> Expansion:
+        """The functions themselves, as functions of factors give theirs."""
+        return self
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the active kernels."""
         return tuple(self.bank.names) if self.active.size else ()

@@ -154,6 +154,10 @@ class Functions(Protocol):
     def names(self) -> Sequence[str]:
         """Names of the active kernels."""
 
+    @property
+    def expansion(self) -> Any:
+        """The functions as an `Expansion`, for model files and exports."""
+
     def scores(self, X: object) -> Array:
         """Return the functions without intercept at new rows, (n, T)."""
 

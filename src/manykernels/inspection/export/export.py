@@ -20,7 +20,9 @@ from manykernels.inspection.export.onnx import input_names, render_onnx, takes_a
 from manykernels.inspection.export.program import Program
 from manykernels.inspection.export.sql import output_names, render_sql
 from manykernels.inspection.files import write_file
+from manykernels.inspection.solutions import SolutionModel
 from manykernels.kernels.tables.tails import expand_tails
+from manykernels.solvers import Solution
 from manykernels.validation.arrays import TableLike, check_positive
 from manykernels.validation.parameters import printable
 
@@ -67,7 +69,12 @@ class Export:
 
 
 def export_model(
-    model: BaseEstimator, path: str | Path, *, X: TableLike | None = None, tol: float = 1e-6, table: str = "data"
+    model: BaseEstimator | Solution,
+    path: str | Path,
+    *,
+    X: TableLike | None = None,
+    tol: float = 1e-6,
+    table: str = "data",
 ) -> Export:
     r"""Write a fitted model as a program independent of the library.
 
@@ -78,8 +85,9 @@ def export_model(
 
     Parameters
     ----------
-    model : fitted estimator
-        A model of kernels on columns: no precomputed kernels, pairs or sparse rows. Of a pipeline, the last step.
+    model : fitted estimator, or Solution
+        A model of kernels on columns: no precomputed kernels, pairs or sparse rows. Of a pipeline, the last step. A
+        solution of ``solve(bank, y, X=X, ...)`` has scores only: its ``predict`` returns them.
     path : str or Path
         The suffix sets the format: ``.onnx`` (a graph of double precision; needs the extra ``onnx``), ``.sql`` (a
         statement for SQLite and DuckDB), ``.py`` (a module on NumPy alone), ``.csv`` (a card: points for ranges and
@@ -129,7 +137,7 @@ def export_model(
     >>> bool(np.abs(program["predict"]({"x0": X[:, 0], "x1": X[:, 1]}) - model.predict(X)).max() <= told.max_error)
     True
     """
-    check_is_fitted(model)
+    name, model = type(model).__name__, _opened(model)
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         raise InvalidInputError(f"The ending of {str(path)!r} must say what to write: one of {', '.join(ENDINGS)}.")
@@ -138,7 +146,7 @@ def export_model(
         model, rows=X, tol=max(share, CARD_TOL) if ending == ".csv" else share, with_points=ending in WITH_POINTS
     )
     ranges = _ranges(program)
-    content = _content(ending, program, _about(model, program, ranges, None), table)
+    content = _content(ending, program, _about(name, program, ranges, None), table)
     trial = trial_rows(model, program, columns, ranges)
     found = agreement(ending, content, program, trial, table)
     if ending != ".csv" and found.error > max(10 * program.error, WRONG * trial.spread):
@@ -147,7 +155,7 @@ def export_model(
             f"{found.by}; nothing was written. Columns of whole numbers beyond 2**53 and of decimals with more than 15 "
             "digits are read differently by other programs: subtract a constant from such a column and fit again."
         )
-    content = _content(ending, program, _about(model, program, ranges, found), table)
+    content = _content(ending, program, _about(name, program, ranges, found), table)
     written = write_file(path, content, ENDINGS[ending])
     return Export(
         written,
@@ -158,6 +166,14 @@ def export_model(
         found.by,
         _names(ending, program),
     )
+
+
+def _opened(model: Any) -> Any:
+    """Return a fitted model; of a solution, with the attributes of an estimator."""
+    if isinstance(model, Solution):
+        return SolutionModel(model)
+    check_is_fitted(model)
+    return model
 
 
 def _content(ending: str, program: Program, about: list[str], table: str) -> bytes | str:
@@ -195,10 +211,10 @@ def _names(ending: str, program: Program) -> dict[str, str]:
 
 
 def _about(
-    model: BaseEstimator, program: Program, ranges: Mapping[str, tuple[float, float]], found: Agreement | None
+    name: str, program: Program, ranges: Mapping[str, tuple[float, float]], found: Agreement | None
 ) -> list[str]:
     """Return the header of a file."""
-    lines = [f"Scores of a {type(model).__name__}, exported by manykernels {version('manykernels')}.", ""]
+    lines = [f"Scores of a {name}, exported by manykernels {version('manykernels')}.", ""]
     if found is not None:
         error = max(program.error, found.error)
         lines.append(

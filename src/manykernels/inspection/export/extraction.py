@@ -8,7 +8,7 @@ format permits.
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier, is_regressor
+from sklearn.base import BaseEstimator
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.inspection.displays.kernel_table import known_features
@@ -30,8 +30,8 @@ def _exportable(model: BaseEstimator) -> Any:
     if not isinstance(bank, FittedBank) or not bank.on_columns:
         raise IncompatibleError(
             f"{type(model).__name__} cannot be exported: models of columns can, fitted by an estimator of this library "
-            "and not on precomputed kernels or pairs. Of a pipeline export the last step, and apply the steps before "
-            "it to the rows."
+            "or by solve(bank, y, X=X, ...) and not on precomputed kernels or pairs. Of a pipeline export the last "
+            "step, and apply the steps before it to the rows."
         )
     if bank.table.sparse:
         raise IncompatibleError("Models of sparse rows cannot be exported; fit on dense columns.")
@@ -51,6 +51,13 @@ def _kind_of_probabilities(model: BaseEstimator) -> str:
     return "softmax" if getattr(model, "_shares_weights", False) else "shares"
 
 
+def _link_of(model: Any) -> str:
+    """Return how predictions follow from scores."""
+    if getattr(model, "_levels", None) is not None:
+        return "sort"
+    return "exp" if getattr(model, "_task", "") == "regression" and model._loss.support != "real" else "identity"
+
+
 def program_of(
     model: BaseEstimator, *, rows: TableLike | None = None, tol: float = 1e-6, with_points: bool
 ) -> tuple[Program, Columns]:
@@ -67,9 +74,8 @@ def program_of(
     read = {axis.column for term in terms for axis in term.axes} | {name for part in kernels for name in part.columns}
     positions = tuple(j for j, name in enumerate(names) if name in read)
     labels = np.ndim(getattr(model, "classes_", 0)) == 2  # of 0 and 1, one a score
-    classes = (0, 1) if labels else tuple(np.asarray(model.classes_).tolist()) if is_classifier(model) else None
-    loss, single = model._loss, np.ndim(model.intercept_) == 0
-    several = getattr(model, "_levels", None) is not None
+    classes = (0, 1) if labels else tuple(model.classes_.tolist()) if hasattr(model, "classes_") else None
+    single = np.ndim(model.intercept_) == 0
     encodings = {names[column]: encoding for column, encoding in columns.encodings.items()}
     program = Program(
         columns=tuple(names[j] for j in positions),
@@ -83,7 +89,7 @@ def program_of(
         labels=() if single else tuple(np.asarray(model._target_labels()).tolist()),
         classes=classes,
         probabilities=_kind_of_probabilities(model),
-        link="sort" if several else "exp" if is_regressor(model) and loss.support != "real" else "identity",
+        link=_link_of(model),
         single=single,
         masks=columns.masks,
     )

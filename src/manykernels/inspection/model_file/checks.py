@@ -340,6 +340,13 @@ def _solution(solution: Solution) -> Iterator[str]:
         yield "intercept"
     if not isinstance(solution.certificate, Certificate) or not all_are(solution.history, IterationRecord):
         yield "certificate"
+    functions, n_targets = solution.functions, np.size(solution.intercept)
+    if functions is not None and not (
+        isinstance(functions, Expansion)
+        and (functions.n_kernels, functions.n_targets) == (len(solution.kernel_weights), n_targets)
+        and np.array_equal(functions.active, solution.active)
+    ):
+        yield "functions"
 
 
 def _model(model: BaseMKL) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The model file: a fitted estimator as arrays and a JSON document in a single file , safe to open.
+"""The model file: a fitted estimator or a solution as arrays and a JSON document in a single file, safe to open.
 
 A zip archive of a JSON document and NumPy arrays, read as untrusted input. Members are stored uncompressed, so a file
 never expands; array headers are checked against the available bytes before allocation; nothing in the file is ever
@@ -35,6 +35,8 @@ from manykernels.inspection.model_file.values import (
     is_known_estimator,
     known_classes,
 )
+from manykernels.inspection.solutions import detach_solution
+from manykernels.solvers import Solution
 from manykernels.validation.arrays import Array
 
 FORMAT = "manykernels model"
@@ -52,8 +54,10 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the same model gives the same bytes
 KEYS = {"format", "format_version", "library_version", "model", "metadata"}
 
 
-def save_model(estimator: BaseEstimator, path: str | Path, *, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted estimator to a single file that opens without running code.
+def save_model(
+    estimator: BaseEstimator | Solution, path: str | Path, *, metadata: Mapping[str, Any] | None = None
+) -> None:
+    """Write a fitted estimator or a solution to a single file that opens without running code.
 
     The file is a zip archive of ``model.json`` and NumPy arrays, without pickle. The content is the parameters, the
     active kernels with their normalization, the support samples, and the solution with the certificate and history.
@@ -61,8 +65,9 @@ def save_model(estimator: BaseEstimator, path: str | Path, *, metadata: Mapping[
 
     Parameters
     ----------
-    estimator : an estimator of the library, or a Pipeline with such a step
-        Fitted. Steps of other libraries are written by skops (the extra ``skops``), also without pickle.
+    estimator : an estimator of the library, a Pipeline with such a step, or a Solution
+        Fitted. Steps of other libraries are written by skops (the extra ``skops``), also without pickle. A solution
+        keeps its functions, certificate and history; it is one of ``solve(bank, y, X=X, ...)``.
     path : str or Path
         File to write. An existing file is replaced after completion.
     metadata : mapping of str to JSON value, optional
@@ -77,6 +82,8 @@ def save_model(estimator: BaseEstimator, path: str | Path, *, metadata: Mapping[
         For a pipeline with steps of other libraries, if skops is missing.
     NotFittedError
         If the estimator is not fitted.
+    IncompatibleError
+        For a solution on kernels given as matrices; the message names what can be saved.
 
     See Also
     --------
@@ -96,26 +103,34 @@ def save_model(estimator: BaseEstimator, path: str | Path, *, metadata: Mapping[
     >>> bool((same.predict(X) == model.predict(X)).all())
     True
     """
+    model, encoder = _checked(estimator), Encoder()
+    document = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "library_version": version("manykernels"),
+        "model": encoder.encode(model, ""),
+        "metadata": encoder.encode(dict(metadata or {}), "metadata"),
+    }
+    write_archive(path, document, encoder.arrays)
+
+
+def _checked(estimator: Any) -> Any:
+    """Return a fitted model in the form of files."""
     name = type(estimator).__name__
+    if isinstance(estimator, Solution):
+        return detach_solution(estimator)
     if isinstance(estimator, Pipeline):
         if not any(known_classes().get(type(step).__name__) is type(step) for step in _steps(estimator)):
             raise ModelFileError("No step of the pipeline is an estimator of manykernels: skops saves those.")
     elif known_classes().get(name) is not type(estimator) or not is_known_estimator(name):
         advice = " An estimator of your own is registered with manykernels.inspection.register_class."
         raise ModelFileError(
-            f"A model file holds one of {', '.join(ESTIMATORS)} or a Pipeline, not a {name}. Save the fitted estimator "
-            f"itself (best_estimator_ of a search).{advice if isinstance(estimator, BaseMKL) else ''}"
+            f"A model file holds one of {', '.join(ESTIMATORS)}, a Pipeline or a Solution, not a {name}. Save the "
+            "fitted estimator itself (best_estimator_ of a search), or each Solution of a tuple."
+            f"{advice if isinstance(estimator, BaseMKL) else ''}"
         )
     check_is_fitted(estimator)
-    encoder = Encoder()
-    document = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "library_version": version("manykernels"),
-        "model": encoder.encode(estimator, ""),
-        "metadata": encoder.encode(dict(metadata or {}), "metadata"),
-    }
-    write_archive(path, document, encoder.arrays)
+    return estimator
 
 
 def _steps(pipeline: Pipeline) -> list[Any]:
@@ -137,7 +152,7 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
 
     Returns
     -------
-    estimator or Pipeline
+    estimator, Pipeline or Solution
         Fitted, of the class saved, with identical predictions.
 
     Raises
@@ -165,13 +180,15 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
     document, arrays = _open(path)
     try:
         (kind,) = document["model"]
-        if kind != "pipeline" and not is_known_estimator(kind):
+        if kind not in ("pipeline", Solution.__name__) and not is_known_estimator(kind):
             raise ValueError(f"{kind!r} is no estimator known to this version; if it is of your own, import it first")
         model = Decoder(arrays, trusted).decode(document["model"])
         try:
-            check_is_fitted(model)
-        except NotFittedError as error:
-            raise ValueError("it is not fitted") from error
+            fitted = model.functions is not None if isinstance(model, Solution) else not check_is_fitted(model)
+        except NotFittedError:
+            fitted = False
+        if not fitted:
+            raise ValueError("it is not fitted")
         _check_used(document, arrays)
         return model
     except ModelFileError:

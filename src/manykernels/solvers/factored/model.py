@@ -17,6 +17,7 @@ from manykernels.grams.rows.columns import Reading
 from manykernels.grams.rows.opening import is_chunked
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import NUMBERS, Table
+from manykernels.kernels.bank.table_kernels import TableKernels
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.tails import compress_tails, expand_tails
 from manykernels.solvers.factored.state import Component, Round, Start
@@ -84,13 +85,13 @@ class FactorFunctions:
     def scores(self, X: Any) -> Array:
         """Return the functions without intercept at new rows, chunk by chunk, (n, T)."""
         if self.bank is not None and is_chunked(X):
-            return self._predictor.scores(X)
+            return self.expansion.scores(X)
         return self._evaluate(X, partial(_totals, self.n_targets)).T
 
     def active_contributions(self, X: TableLike) -> Array:
         """Return the contribution of every active kernel to every function at new rows, (m, n, T)."""
         if self.bank is not None and is_chunked(X):
-            return self._predictor.active_contributions(X)
+            return self.expansion.active_contributions(X)
         values = self._evaluate(X, _each)
         parts = np.zeros((len(self.active), values.shape[1], self.n_targets))
         for part, own in zip(self.parts, values, strict=True):
@@ -104,13 +105,33 @@ class FactorFunctions:
         return tuple(KernelPart(own.target, place[own.kernel], own.function(self.stack)) for own in self.components)
 
     @property
-    def _predictor(self) -> Expansion:
-        """The functions with the bank for new rows, without the training rows."""
-        assert self.bank is not None
+    def expansion(self) -> Expansion:
+        """The functions with a bank for new rows, without the training rows."""
         active = self.active
-        bank = self.bank.take(active if active.size else [0])
+        kept = active.tolist() or [0]
+        bank = self._bank_of_table(kept) if self.bank is None else self.bank.take(kept)
         weights = np.ones((self.n_targets, active.size))
-        return Expansion(bank, active, len(self.bank), weights, parts=self.parts)
+        return Expansion(bank, active, self.stack.n_kernels, weights, parts=self.parts)
+
+    def _bank_of_table(self, kernels: list[int]) -> FittedBank:
+        """Return some kernels with the units of the columns of the stack, which no bank prepared."""
+        stack, table = self.stack, self.stack.table
+        positions = tuple(stack.columns_of(m) for m in kernels)
+        used = sorted({j for columns in positions for j in columns})
+        names, encodings = table.names, tuple(table.encodings[j] for j in used if table.encodings)
+        raw = TableKernels(
+            names=tuple(map(stack.name_of, kernels)),
+            specs=tuple(map(stack.spec_of, kernels)),
+            positions=positions,
+            n_features=table.n_columns,
+            feature_names=names if names is not None and all(isinstance(name, str) for name in names) else None,
+            column_means=table.center[used],
+            column_scales=table.unit[used],
+            shifts=np.zeros(len(used)),
+            encodings=() if all(own == NUMBERS for own in encodings) else encodings,
+            missing=table.missing,
+        )
+        return FittedBank(raw, np.ones(len(kernels)))
 
     def _evaluate(self, X: TableLike, gather: Callable[..., Array]) -> Array:
         """Return the functions at all rows, (..., n), computed at the place of the rows."""
