@@ -30,6 +30,7 @@ from unittest.mock import patch
 
 import _common as common
 import group_path
+import many_targets
 import numpy as np
 import pandas as pd
 from everyday import BANDS, resident
@@ -81,6 +82,7 @@ SWITCHES = {
     "matrix_first": Switch((f"{FACTORED}working_set:matrix_first", f"{FACTORED}working_matrices:matrix_first"), False),
     "averages": Switch((f"{SELECTION}search:can_average", f"{SELECTION}folds:can_average"), False),
     "features_of_averages": Switch((f"{SELECTION}folds:stands_as_features",), False),
+    "fewer_kernels": Switch((f"{SELECTION}targets:averages_fewer_kernels",), False),
     "fewer_rows": Switch((f"{SELECTION}choice:of_fewer_rows",), []),
     "distinct_points": Switch(("grams.repeats:pays",), False),
     "corrected": Switch((f"{FACTORED}newton:corrected", f"{FACTORED}quadratic_rows:correctable"), None),
@@ -187,6 +189,12 @@ def path(n: int, groups: int, size: int, loss: str) -> Task:
     return Task(lambda: group_path.ours(np.asfortranarray(X[:n]), y[:n], size, kind), judge)
 
 
+def targets(n: int, count: int) -> Task:
+    """Return a search for targets that see one of three feature spaces, judged by the mean R2 on other rows."""
+    X, Y = many_targets.draw("sparse", n + many_targets.NEW_ROWS, count)
+    return fitted(MKLRegressorCV(many_targets.bank_of()), X, Y, many_targets.NEW_ROWS)
+
+
 def digits(n: int, kind: type = MKLClassifierCV, **parameters: Any) -> Task:
     """Return a classifier of pictures of ten digits in three bands of rows."""
     X, y = load_digits(return_X_y=True)
@@ -267,6 +275,7 @@ TASKS: dict[str, Callable[[bool], Task]] = {
         MKLClassifier(loss="logistic", resources=MATRICES), *categories(200 if small else 1_500), 500, classes=True
     ),
     "3,000 rows, five widths of all columns, fit": lambda small: widths_of_all(200 if small else 3_000),
+    "200 targets of 300 rows, three spaces, search": lambda small: targets(100 if small else 300, 20 if small else 200),
     # large
     "3,000 rows, landmarks of all columns, search": lambda small: drawn(
         MKLRegressorCV(KernelBank.landmarks(count=20 if small else 100), resources=FACTORS),

@@ -256,6 +256,16 @@ def test_classes_that_kernels_separate_take_no_strength_next_to_nothing() -> Non
     assert -1.0 / 20 < model.best_score_ < 0.0
 
 
+def test_kernels_of_a_mixture_have_its_weights() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(3, 12, 4))
+    whole = Problem(features @ features.transpose(0, 2, 1), rng.normal(size=12), get_loss("squared"), BlockL1(0.3))
+    found = Mixture("two", np.array([0.0, 1.0, 4.0]), 1.0).pose(whole)
+    np.testing.assert_array_equal(found.penalties, [1.0, 0.5])
+    rho = rng.normal(size=12)
+    np.testing.assert_allclose(found.dual_norms(rho), whole.dual_norms(rho)[1:] * [1.0, 2.0], rtol=1e-12)
+
+
 @pytest.mark.parametrize("best", [0, 1, 5, 11, 24, 31])
 def test_a_walk_finds_the_best_strength_also_beyond_its_grid(best: int) -> None:
     walk = walked(lambda n: -abs(n - best), Grid(25, 1e-3))

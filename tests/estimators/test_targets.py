@@ -10,6 +10,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import GroupKFold, KFold
 
 from manykernels import KernelBank, Linear, MKLRegressor, MKLRegressorCV, load_model, save_model
+from manykernels.estimators.selection import learning
 from manykernels.estimators.selection import targets as search
 from manykernels.estimators.selection.targets import TargetFold
 from manykernels.estimators.supervised import regressor
@@ -238,3 +239,21 @@ def test_r2_is_not_split_where_predictions_are_no_sums():
     with pytest.raises(InvalidInputError, match="y has 3 targets, but the model has 2"):
         model.target_frame(X[TEST], Y[TEST, :3])
     assert model.target_frame(X[TEST], np.c_[Y[TEST, 0], np.ones(60)])["r2"].isna().tolist() == [False, True]
+
+
+def test_targets_keep_no_bounds_of_coefficients_after_their_fit(monkeypatch):
+    kept, fit_chosen, copies = [], learning.learned, 8  # enough for a batch on any of the averages
+
+    def learned(*args, **named):
+        fit = fit_chosen(*args, **named)
+        kept.extend(
+            (found.kernel_weights, set(vars(problem.bound)))
+            for found, problem in zip(fit.solutions, fit.problems, strict=True)
+        )
+        return fit
+
+    monkeypatch.setattr(learning, "learned", learned)
+    MKLRegressorCV(BANK, cv=KFold(4)).fit(X[TRAIN], np.hstack([Y[TRAIN]] * copies))
+    assert len(kept) == copies * T
+    assert 0 < min(np.count_nonzero(weights) for weights, _ in kept) < len(VIEWS)  # some are on fewer kernels
+    assert not any("box" in names for _, names in kept)  # as long as two targets

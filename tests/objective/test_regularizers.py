@@ -215,6 +215,15 @@ def test_special_cases_agree(rng) -> None:
         np.testing.assert_allclose(one.weights(t, 0.7 * t), two.weights(t, 0.7 * t), rtol=1e-10)
 
 
+@pytest.mark.parametrize("regularizer", INSTANCES, ids=repr)
+def test_strengths_of_several_targets_are_those_of_each(regularizer, rng) -> None:
+    U = np.vstack([rng.uniform(size=(4, 8)), np.zeros(8)])
+    for loss in (3.0, 0.0):
+        each = [regularizer.strength_of_nothing_to_gain(u, loss) for u in U]
+        np.testing.assert_allclose(regularizer.strengths_of_nothing_to_gain(U, loss), each, rtol=1e-12)
+    assert regularizer.strengths_of_nothing_to_gain(U, 3.0)[:4].min() > 0
+
+
 def test_simplex_prox_has_exact_zeros() -> None:
     x = simplex_prox(np.array([3.0, 2.9, 0.1, 0.0]), 1.0)
     np.testing.assert_allclose(x, [3 - 5.9 / 3, 2.9 - 5.9 / 3, 0, 0], rtol=1e-14)

@@ -311,7 +311,7 @@ class Problem:
         """Return the problem on the given kernels only."""
         return self.on(self.stack.take(kernels), kernels)
 
-    def on(self, stack: GramStack, kernels: slice | Array) -> Problem:
+    def on(self, stack: GramStack, kernels: slice | Array, penalties: Array | None = None) -> Problem:
         """Return the problem on a stack that holds the given kernels only: nothing is checked again.
 
         Parameters
@@ -319,11 +319,13 @@ class Problem:
         stack : GramStack
         kernels : slice, mask or positions
             Which of the kernels of the problem they are.
+        penalties : ndarray, optional
+            Their penalties, by default those of the problem.
         """
         problem = copy.copy(self)
         problem._forget(OF_KERNELS)
         problem._set("stack", stack)
-        problem._set("kernel_penalties", read_only(self.penalties[kernels]))
+        problem._set("kernel_penalties", read_only(self.penalties[kernels] if penalties is None else penalties))
         problem._set("regularizer", problem._kernel_penalty(self.regularizer.take(kernels)))
         return problem
 

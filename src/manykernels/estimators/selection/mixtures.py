@@ -241,7 +241,7 @@ class Mixture:
         penalties = problem.penalties[kept] / np.sqrt(self.weights[kept])
         stack: Any = problem.stack
         own = stack.take(kept) if stack.has_factors else stack.view(kept)
-        return replace(problem, stack=own, kernel_penalties=penalties)
+        return problem.on(own, kept, penalties)
 
     def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
         """Return the problems on the kernels."""
@@ -251,7 +251,8 @@ class Mixture:
         """Return solutions on the kernels as models on all kernels: the rest have weight zero."""
         if len(self.kernels) == len(self.weights):
             return fit
-        whole = [replace(own, regularizer=posed.regularizer) for own, posed in zip(problems, fit.problems, strict=True)]
+        pairs = zip(problems, fit.problems, strict=True)
+        whole = [problem.with_penalty(posed.regularizer) for problem, posed in pairs]
         solutions = [
             replace(
                 found,

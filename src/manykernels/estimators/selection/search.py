@@ -365,7 +365,7 @@ def learned(
         mixture = min((mixtures[k] for k in at), key=lambda own: own.averages)
         mine = [mixture.pose(problems[k]).with_penalty(regularizers[k]) for k in at]
         if together:  # views of the same kernels: a batch is on a single one
-            mine = [replace(own, stack=mine[0].stack) for own in mine]
+            mine = [own.over(mine[0].stack) for own in mine]
         mine = mine if many_targets(mine) else list(map(in_double_precision, mine))
         left = settings | {"time_limit": time_left(until)}
         fit = _solved(mine, mixture, [starts[k] for k in at], solver, n_jobs, left)
@@ -373,7 +373,8 @@ def learned(
         fit = mixture.embedded(fit, [problems[k] for k in at])
         found = fit.solutions if len(mixture.kernels) == norms.shape[1] else _certify_all_kernels(fit)
         for k, problem, solution, norm in zip(at, fit.problems, found, fit.norms, strict=True):
-            whole[k], norms[k], solutions[k] = problem, norm, solution
+            whole[k] = problems[k].with_penalty(problem.regularizer) if together else problem  # without cached arrays
+            norms[k], solutions[k] = norm, solution
             if rows is not None and solution.dual_coef.dtype == rows.dtype:  # held in a single array
                 rows[k] = solution.dual_coef
                 solutions[k] = replace(solution, dual_coef=rows[k])
@@ -394,7 +395,8 @@ def _rounded(fit: Fit, dtype: Any, tol: float) -> Fit:
 
 def _certify_all_kernels(fit: Fit) -> list[Solution]:
     """Return the solutions with certificates of the dual norms of all kernels."""
-    rhos = [problem.feasible_dual(own.dual_coef) for problem, own in zip(fit.problems, fit.solutions, strict=True)]
+    apart = [problem.with_target(problem.y) for problem in fit.problems]  # what these keep of targets goes with them
+    rhos = [problem.feasible_dual(own.dual_coef) for problem, own in zip(apart, fit.solutions, strict=True)]
     return [
         replace(own, certificate=replace(own.certificate, dual_norms=norms))
         for own, norms in zip(fit.solutions, dual_norms_of(fit.problems, rhos), strict=True)

@@ -241,6 +241,11 @@ def searches_in_batch(search: Any, whole: OpenedKernels) -> bool:
     return takes_batch(problems)
 
 
+def averages_fewer_kernels(mixings: Sequence[float]) -> bool:
+    """Return True if each target may have the average of some kernels: beside averages of all, and selections."""
+    return {0.0, 1.0} <= set(mixings)
+
+
 @dataclass(eq=False)
 class TargetSearch:
     """A search over mixtures and strengths for every target, some targets at a time."""
@@ -494,7 +499,7 @@ def search_targets(
         else sorted({float(own) for own in asked}, key=lambda own: (own > 0, -own))
     )
     mixtures = [TargetMixture.of(mixing, len(whole.names), whole) for mixing in mixings]
-    if {0.0, 1.0} <= set(mixings):
+    if averages_fewer_kernels(mixings):
         mixtures.insert(1, mixtures[0].fewer())
     grids = [
         Grid(RIDGE_STEPS, RIDGE_RATIO) if own.averages else Grid(search.n_alphas, search._alpha_min_ratio)

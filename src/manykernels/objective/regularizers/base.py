@@ -322,6 +322,9 @@ class Regularizer:
             if np.isfinite(largest).all():
                 return largest
         unit = replace(self, strength=1.0)
+        curve = unit.curve
+        if curve is not None and unit.formulas is curve and curve.elastic and curve.norm_power and loss > 0:
+            return np.asarray(np.square(U / np.sqrt(loss)).sum(axis=1) / (2.0 * curve.ridge))
         return np.array([unit.strength_of_nothing_to_gain(u, loss) for u in U])
 
     def strength_of_nothing_to_gain(self, u: Array, loss: float) -> float:

@@ -213,15 +213,16 @@ class Curve:
 
     def strength_max(self, u: Array) -> Any:
         """Return by how much the penalty must be multiplied for the zero model to be optimal, at ``u`` (..., M)."""
-        if self.uniform and self.linear > 0:  # the largest ratio is that of the largest norm
-            return np.max(u, axis=-1, initial=0.0) / self.linear
+        if self.uniform:  # the largest ratio is that of the largest norm
+            largest = np.max(u, axis=-1, initial=0.0)
+            return largest / self.linear if self.linear > 0 else np.where(largest > 0, np.inf, 0.0)[()]
         u, slopes = np.asarray(u), np.broadcast_to(self.linear, np.shape(u))
         ratios = np.divide(u, slopes, out=np.where(u > 0, np.inf, 0.0), where=slopes > 0)
         return np.max(ratios, axis=-1, initial=0.0)
 
     def strengths_max(self, U: Array) -> Array:
         """Return `strength_max` of every row, (k,) for (k, M)."""
-        if self.uniform and self.linear > 0:
+        if self.uniform:
             return np.asarray(self.strength_max(U))
         return np.array([self.strength_max(u) for u in U])  # one at a time: there may be a million kernels
 
