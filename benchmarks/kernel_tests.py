@@ -15,11 +15,11 @@ import warnings
 
 import numpy as np
 import pandas as pd
-from scipy.stats import kstest, linregress, spearmanr
+from scipy.stats import f, kstest, spearmanr
 
 from manykernels import Gaussian, KernelBank, Linear, MKLClassifier, MKLRegressor, MKLSurvival, survival_array
 from manykernels.grams import build_stack
-from manykernels.inspection import kernel_tests
+from manykernels.inspection import kernel_tests, predictive_importance
 from manykernels.kernels import PerFeature
 
 TESTED = ["a", "b", "c"]
@@ -62,7 +62,8 @@ def model_of(loss: str, always: str | None) -> MKLRegressor | MKLClassifier | MK
 def sizes(draws: int, n: int, losses: list[str]) -> None:
     """Print how large p-values are where the hypothesis is true."""
     print(
-        f"{draws} draws of {n} rows, 9 kernels on 3 correlated columns: shares of p-values, and of their uniformity\n"
+        f"{draws} draws of {n} rows, 9 kernels on 3 correlated columns: shares of p-values, and the least p-value of "
+        "uniformity times 9\n"
     )
     print("| loss | age is always in | <= .05 | <= .01 | Kolmogorov-Smirnov |\n| --- | --- | --- | --- | --- |")
     for loss in losses:
@@ -70,11 +71,12 @@ def sizes(draws: int, n: int, losses: list[str]) -> None:
             if loss == "huber" and always == "ridge":
                 continue
             rng = np.random.default_rng(1)
-            found = []
+            found, model = [], None
             for _ in range(draws):
                 X = table(rng, n)
                 y = drawn(loss, np.zeros(n) if always is None else 0.7 * X["age"].to_numpy(), rng)
-                model = model_of(loss, always).fit(X, y)
+                # The tests take the loss, the bank and the penalty of a model, and fit the null model to every draw.
+                model = model or model_of(loss, always).fit(X, y)
                 frame = kernel_tests(model, X, y).set_index("name")["p_value"]
                 found.append(frame.loc[sorted(name for name in frame.index if not name.startswith("age"))].to_numpy())
             p = np.array(found)
@@ -118,22 +120,46 @@ def seconds(shapes: list[tuple[int, int]]) -> None:
         )
 
 
+def f_test(x: np.ndarray, y: np.ndarray, degree: int) -> float:
+    """Return the p-value of the F-test of a polynomial against the constant."""
+    left = y - np.polyval(np.polyfit(x, y, degree), x)
+    rest, freedom = float(left @ left), len(y) - degree - 1
+    return float(f.sf((np.sum((y - y.mean()) ** 2) - rest) / degree / (rest / freedom), degree, freedom))
+
+
+def importance_test(X: pd.DataFrame, y: np.ndarray) -> float:
+    """Return the p-value of the importance of column a: a model of one half of the rows, permutations of the other."""
+    half = len(y) // 2
+    model = model_of("squared", None).fit(X[:half], y[:half])
+    found = predictive_importance(model, X[half:], y[half:], random_state=0).set_index("name")["p_value"]
+    return float(found.get("a", 1.0))
+
+
 def power(draws: int, n: int) -> None:
-    """Print shares of p-values up to 5 % of tests that know more or less, for a line and two waves in one column."""
-    print(f"\n{draws} draws of {n} rows\n\n| function | kernels of the column | F-test of a line | Spearman |")
-    print("| --- | --- | --- | --- |")
-    for name, function in (("line", lambda x: x), ("slow wave", np.sin), ("fast wave", lambda x: np.sin(3.0 * x))):
+    """Print shares of p-values up to 5 % of several tests, for a line and two waves in one column."""
+    tests = ("kernels of the column", "line, F-test", "cubic, F-test", "Spearman", "permuted importance")
+    print(f"\n{draws} draws of {n} rows\n\n| function | {' | '.join(tests)} |")
+    print(f"| --- |{' --- |' * len(tests)}")
+    waves = (("none", lambda x: 0.0 * x), ("line", lambda x: x), ("slow wave", np.sin), ("fast wave", fast_wave))
+    for name, function in waves:
         rng = np.random.default_rng(2)
-        found = []
+        found, model = [], None
         for _ in range(draws):
             X = table(rng, n)[TESTED]
             effect = function(X["a"].to_numpy())
-            y = 0.3 * effect / effect.std() + rng.normal(size=n)
-            model = model_of("squared", None).fit(X, y)
-            tests = kernel_tests(model, X, y, by="column").set_index("name")["p_value"]
-            found.append([tests["a"], linregress(X["a"], y).pvalue, spearmanr(X["a"], y).pvalue])
+            y = 0.3 * effect / max(effect.std(), 1e-9) + rng.normal(size=n)
+            model = model or model_of("squared", None).fit(X, y)
+            own = kernel_tests(model, X, y, by="column").set_index("name")["p_value"]["a"]
+            x = X["a"].to_numpy()
+            others = (f_test(x, y, 1), f_test(x, y, 3), spearmanr(x, y).pvalue, importance_test(X, y))
+            found.append([own, *others])
         shares = np.mean(np.array(found) <= 0.05, axis=0)
         print(f"| {name} | {' | '.join(f'{share:.2f}' for share in shares)} |", flush=True)
+
+
+def fast_wave(x: np.ndarray) -> np.ndarray:
+    """Return a wave of period 2.1."""
+    return np.sin(3.0 * x)
 
 
 def sets(n_sets: int, n: int, p: int) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.model_selection import GroupKFold
 
 from manykernels import (
     Gaussian,
@@ -20,7 +21,7 @@ from manykernels import (
     save_model,
 )
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection import stability_selection
+from manykernels.inspection import export_model, stability_selection
 from manykernels.kernels import Interactions, Linear
 from manykernels.objective import BlockL1, Ridge, Tree
 
@@ -115,6 +116,42 @@ def test_a_random_slope_is_ridge_on_a_product(representation) -> None:
     expected = np.linalg.solve(design.T @ design + np.diag(ridge), design.T @ y)
     np.testing.assert_allclose(model.predict(table), design @ expected, rtol=1e-5)
     assert model.intercept_ == pytest.approx(expected[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("representation", ["gram", "factored"])
+def test_folds_of_groups_choose_the_strength_of_random_slopes(representation, tmp_path) -> None:
+    """Groups held out have the line of the population, and the strength is that of an explicit loop over folds."""
+    rng = np.random.default_rng(4)
+    group, dose = np.repeat(np.arange(40), 6), rng.normal(size=240)
+    y = 1.0 + (2.0 + rng.normal(size=40)[group]) * dose + rng.normal(size=40)[group] + 0.5 * rng.normal(size=240)
+    table = pd.DataFrame({"group": pd.Categorical([f"g{number:02d}" for number in group]), "dose": dose})
+    kernels = [("dose", Linear(), ["dose"]), ("group", Overlap(), ["group"])]
+    bank = KernelBank([*kernels, Interactions([Linear()], ["group", "dose"])], normalize=None)
+    penalty = {"dose": Ridge(0.01), "group": Ridge(1.0), "group x*": Ridge(1.0)}
+    tried = [{"group x*": weight} for weight in (0.03, 0.5, 30.0)]
+    given = {"penalty": penalty, "tol": 1e-7, "resources": {"representation": representation}}
+    search = MKLRegressorCV(bank, alphas=[1 / 240], kernel_penalties=tried, cv=GroupKFold(4), **given)
+    search.fit(table, y, groups=group)
+
+    folds, errors = list(GroupKFold(4).split(table, y, group)), np.zeros((len(tried), 4))
+    for k, weights in enumerate(tried):
+        model = MKLRegressor(bank, alpha=1 / 240, kernel_penalties=weights, **given)
+        for f, (train, test) in enumerate(folds):
+            predicted = model.fit(table.iloc[train], y[train]).predict(table.iloc[test])
+            line = model.intercept_ + dose[test] * np.polyfit(dose[test], predicted, 1)[0]
+            np.testing.assert_allclose(predicted, line, atol=1e-8)  # the same for all groups held out
+            errors[k, f] = np.mean((y[test] - predicted) ** 2)
+            if weights == search.kernel_penalties_:
+                np.testing.assert_allclose(search.cv_predictions_[test].ravel(), predicted, atol=1e-3)
+    assert search.kernel_penalties_ == tried[int(errors.mean(axis=1).argmin())]
+
+    new = table.assign(group=["unknown", *table["group"][1:]])
+    population = dict(zip(search.kernel_names_, search.decompose(new), strict=True))
+    assert search.predict(new)[0] == pytest.approx(float(search.intercept_) + population["dose"][0], abs=1e-9)
+    save_model(search, tmp_path / "slopes.mkl")
+    np.testing.assert_array_equal(load_model(tmp_path / "slopes.mkl").predict(new), search.predict(new))
+    if representation == "factored":
+        assert export_model(search, tmp_path / "slopes.py", X=new).max_error <= 1e-5
 
 
 @pytest.mark.parametrize("representation", ["gram", "factored"])

@@ -35,6 +35,45 @@ def test_pairs_of_weights_are_sums_of_exponentials() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("counts", "q", "below"),
+    [
+        ([1, 1, 1], 1, 0.0542),
+        ([1, 1, 1], 7, 0.4936),
+        ([1, 1, 1], 20, 0.8760),
+        ([2, 2, 2], 20, 0.6002),
+        ([2, 2, 2], 60, 0.9839),
+        ([6, 4, 2], 10, 0.0027),
+        ([6, 4, 2], 50, 0.5648),
+        ([6, 4, 2], 120, 0.9912),
+    ],
+)
+def test_tails_are_those_of_published_tables(counts: list[int], q: float, below: float) -> None:
+    """Imhof (1961) and Davies (1980, Table 3): distribution functions of 6 X_1 + 3 X_2 + X_3."""
+    assert 1.0 - chi_squares_tail(q, [6.0, 3.0, 1.0], counts) == pytest.approx(below, abs=5.1e-5)
+
+
+def tail_by_series(q: float, weights: np.ndarray) -> float:
+    """Return the tail by the series of Ruben (1962), a mixture of chi-squares with positive shares."""
+    smallest, n = weights.min(), len(weights)
+    powers = (1.0 - smallest / weights)[:, None] ** np.arange(1, 4_000)
+    g, shares = 0.5 * powers.sum(axis=0), np.zeros(4_000)
+    shares[0] = np.prod(np.sqrt(smallest / weights))
+    for k in range(1, len(shares)):
+        shares[k] = g[:k][::-1] @ shares[:k] / k
+    return float(shares @ chi2.sf(q / smallest, n + 2 * np.arange(len(shares))))
+
+
+@pytest.mark.parametrize("multiple", [0.2, 1.0, 3.0, 10.0, 25.0])
+@pytest.mark.parametrize("decay", [0.5, 0.8, 1.0])
+def test_small_tails_are_those_of_a_series_of_positive_terms(decay: float, multiple: float) -> None:
+    weights = np.maximum(np.arange(1.0, 13.0) ** -decay, 0.05)
+    q = multiple * weights.sum()
+    expected = tail_by_series(q, weights)
+    assert 1e-40 < expected < 1.0
+    assert chi_squares_tail(q, weights) == pytest.approx(expected, rel=1e-8)
+
+
 def test_limits() -> None:
     assert chi_squares_tail(0.0, [1.0, 2.0]) == 1.0
     assert chi_squares_tail(0.0, [-1.0]) == 0.0
