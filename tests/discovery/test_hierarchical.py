@@ -31,6 +31,7 @@ from manykernels.solvers import Status
 
 N, R, D = 30, 4, 2
 GROWTH, STRENGTH = 1.7, 2.0
+SAME, RATIOS = np.full(R, GROWTH), np.array([1.7, 1.0, 2.5, 1.2])  # growth of each column
 LOSSES = ["squared", "logistic", "hinge"]
 
 
@@ -73,6 +74,11 @@ def gram(points: np.ndarray, node: Node, kernel: Any, normalize: str | None = No
     return np.prod([np.ones((len(points),) * 2), *(kernel(points[:, [c]]) for c, _ in node)], axis=0)
 
 
+def penalty(node: Node, ratios: np.ndarray) -> float:
+    """Return ``d_v``, with a ratio a column."""
+    return float(np.prod([ratios[column] ** level for column, level in node]))
+
+
 def graph_norm(nodes: list[Node], t: Any, growth: float = GROWTH, norm: Any = np.linalg.norm) -> Any:
     """Return ``sum_v d_v ||t_{D(v)}||``, written as it is defined."""
     groups = [[m for m, w in enumerate(nodes) if below(v, w)] for v in nodes]
@@ -93,7 +99,14 @@ def empirical(loss: str, y: np.ndarray, z: Any) -> Any:
     return cp.sum(cp.logistic(-margins)) if loss == "logistic" else cp.sum(cp.pos(1 - margins))
 
 
-def optimum(roots: list[np.ndarray], nodes: list[Node], y: np.ndarray, loss: str, intercept: bool = True) -> float:
+def optimum(
+    roots: list[np.ndarray],
+    nodes: list[Node],
+    y: np.ndarray,
+    loss: str,
+    intercept: bool = True,
+    ratios: np.ndarray = SAME,
+) -> float:
     """Return the optimum over all nodes; ``roots[m] @ roots[m].T`` is the Gram matrix of node m."""
     sizes = [root.shape[1] for root in roots]
     w, b = cp.Variable(sum(sizes)), cp.Variable()
@@ -101,7 +114,7 @@ def optimum(roots: list[np.ndarray], nodes: list[Node], y: np.ndarray, loss: str
     own = [np.arange(starts[m], starts[m + 1]) for m in range(len(nodes))]
     z = np.hstack(roots) @ w + (b if intercept else 0.0)
     groups = [np.concatenate([own[m] for m, node in enumerate(nodes) if below(v, node)]) for v in nodes]
-    norm = sum(GROWTH ** depth(v) * cp.norm(w[group]) for v, group in zip(nodes, groups, strict=True))
+    norm = sum(penalty(v, ratios) * cp.norm(w[group]) for v, group in zip(nodes, groups, strict=True))
     objective = (empirical(loss, y, z) + STRENGTH / 2 * cp.square(norm)) / len(y)
     problem = cp.Problem(cp.Minimize(objective))
     return proved_value(problem) * len(y)
@@ -217,12 +230,12 @@ def test_the_newton_direction_solves_linearized_conditions(norm: HierarchicalNor
 
 
 GRIDS = {
-    "polynomial": lambda X: MonomialGrid(X, 4, GROWTH),
-    "multilinear": lambda X: MonomialGrid(X, 4, GROWTH, squares=False),
-    "powers": lambda X: MonomialGrid(X, 4, GROWTH, normalize="power"),
-    "centered powers": lambda X: MonomialGrid(X, 4, GROWTH, normalize="centered"),
-    "multilinear, normalized": lambda X: MonomialGrid(X, 4, GROWTH, squares=False, normalize="power"),
-    "anova": lambda X: AnovaGrid(X, 3, GROWTH, Gaussian(1.3)),
+    "polynomial": lambda X: MonomialGrid(X, 4, RATIOS),
+    "multilinear": lambda X: MonomialGrid(X, 4, RATIOS, squares=False),
+    "powers": lambda X: MonomialGrid(X, 4, RATIOS, normalize="power"),
+    "centered powers": lambda X: MonomialGrid(X, 4, RATIOS, normalize="centered"),
+    "multilinear, normalized": lambda X: MonomialGrid(X, 4, RATIOS, squares=False, normalize="power"),
+    "anova": lambda X: AnovaGrid(X, 3, RATIOS, Gaussian(1.3)),
 }
 
 
@@ -232,7 +245,7 @@ def enumerated_bound(points: np.ndarray, grid: ProductGrid, rho: np.ndarray, sou
     total = 0.0
     for w in nodes:
         if below(source, w):
-            box = sum(GROWTH ** depth(v) for v in nodes if below(source, v) and below(v, w))
+            box = sum(penalty(v, RATIOS) for v in nodes if below(source, v) and below(v, w))
             total += rho @ gram(points, w, kernel, getattr(grid, "normalize", None)) @ rho / box**2
     return float(total)
 
@@ -257,7 +270,7 @@ def test_sums_over_descendants_are_those_of_enumeration(
 def test_hull_and_sources_bound_the_dual_norm_of_the_graph(
     size: int, nodes: list[Node], points: np.ndarray, rng: np.random.Generator
 ) -> None:
-    grid, rho = MonomialGrid(points, D, GROWTH), rng.normal(size=N)
+    grid, rho = MonomialGrid(points, D, SAME), rng.normal(size=N)
     hull = grid.empty_hull()
     for _ in range(size):
         hull.add(list(hull.sources)[rng.integers(len(hull.sources))])
@@ -289,6 +302,17 @@ def test_the_optimum_over_all_monomials_is_reached(
     assert certificate.kkt.stationarity + certificate.kkt.complementarity == pytest.approx(
         certificate.relative_gap, abs=1e-12
     )
+
+
+def test_the_optimum_with_a_growth_of_each_column_is_reached(
+    points: np.ndarray, signal: np.ndarray, nodes: list[Node]
+) -> None:
+    roots = [monomial(points, v)[:, None] for v in nodes]
+    found = search(points, signal, growth=RATIOS.tolist())
+    best = optimum(roots, nodes, signal, "squared", ratios=RATIOS)
+    assert found.solution.certificate.primal == pytest.approx(best, rel=1e-6)
+    assert found.solution.certificate.dual <= best * (1 + 1e-8)
+    assert abs(best / optimum(roots, nodes, signal, "squared") - 1) > 1e-3
 
 
 @pytest.mark.parametrize("normalize", ["power", "centered"])
@@ -454,6 +478,8 @@ def test_the_time_limit_ends_a_round_between_two_steps(
         ({"kernels": Gaussian(MedianWidth())}, "is not a number yet: give one, such as Gaussian"),
         ({"degree": 0}, "degree must be"),
         ({"growth": 0.5}, "growth must be at least 1, got 0.5"),
+        ({"growth": [2.0, 0.5, 2.0, 2.0]}, "growth must be at least 1, got 0.5"),
+        ({"growth": [2.0, 2.0]}, r"growth must have shape \(4,\)"),
         ({"growth": "two"}, "growth must be a positive number, got 'two'"),
         ({"max_kernels": 1.5}, "max_kernels must be"),
         ({"strength": -1.0}, "strength must be"),

@@ -12,9 +12,10 @@ from scipy.optimize import check_grad, minimize
 from tests.support.conic import proved_value
 
 from manykernels.discovery import Limits, SearchProblem, discover_nonlinear, project_on_ball
-from manykernels.discovery.nonlinear import NonlinearProblem
+from manykernels.discovery.nonlinear import KernelsOfColumns, LinearColumns, NonlinearProblem
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
+from manykernels.kernels import Gaussian, Linear, WeightedPolynomial
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Ridge
@@ -68,11 +69,12 @@ def test_projection_is_optimal_in_the_form_of_the_paper(seed: int) -> None:
 
 @pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
-def test_gradient_against_differences(degree: int, loss: str) -> None:
+@pytest.mark.parametrize("base", [LinearColumns, lambda X: KernelsOfColumns(X, Gaussian(1.0), 3)])
+def test_gradient_against_differences(degree: int, loss: str, base: Any) -> None:
     X, y = data()
     target = y if loss == "squared" else np.sign(y)
     problem = Problem(DenseStack(np.zeros((1, 40, 40))), target, get_loss(loss), Ridge(0.7))
-    posed = NonlinearProblem(X, problem, degree, 0.7, np.full(4, 0.25), 1.0)
+    posed = NonlinearProblem(base(X), problem, degree, 0.7, np.full(4, 0.25), 1.0)
     theta = np.array([0.3, 0.1, 0.7, 0.2])
     error = check_grad(lambda t: posed.at(t).value, lambda t: posed.at(t).gradient, theta, epsilon=1e-6)
     assert error < 2e-4 * np.linalg.norm(posed.at(theta).gradient)
@@ -87,6 +89,27 @@ def test_value_is_the_one_of_the_thesis() -> None:
     np.testing.assert_allclose(
         found.kernels[0].spec(X[:, list(found.kernels[0].columns)]), (X * found.base_weights @ X.T) ** 2, atol=1e-10
     )
+
+
+def test_linear_kernels_given_as_base_are_the_default() -> None:
+    X, y = data()
+    plain, given = (discover_nonlinear(SearchProblem(X, y, strength=0.3), base=base) for base in (None, Linear()))
+    np.testing.assert_allclose(given.base_weights, plain.base_weights, rtol=1e-8)
+    assert given.constant_weight == pytest.approx(plain.constant_weight, rel=1e-8)
+    new = np.random.default_rng(2).normal(size=(7, 4))
+    np.testing.assert_allclose(given.kernels[0].spec(new, X), plain.kernels[0].spec(new, X), rtol=1e-7)
+
+
+def test_the_kernel_of_a_base_is_the_power_of_the_weighted_sum() -> None:
+    X, y = data()
+    base = Gaussian(0.8)
+    found = discover_nonlinear(SearchProblem(X, y, strength=0.3, fit_intercept=False), base=base, degree=3)
+    total = sum(w * base(X[:, [j]]) for j, w in enumerate(found.base_weights)) + found.constant_weight
+    kernel = found.kernels[0].spec(X[:, list(found.kernels[0].columns)])
+    np.testing.assert_allclose(kernel, total**3, rtol=1e-12)
+    np.testing.assert_allclose(found.kernels[0].spec.diag(X), np.diag(total**3), rtol=1e-12)
+    best = 0.5 * 0.3 * float(y @ np.linalg.solve(total**3 + 0.3 * np.eye(len(y)), y))
+    assert found.solution.certificate.primal == pytest.approx(best, rel=1e-8)
 
 
 @pytest.mark.parametrize("degree", [1, 2])
@@ -129,7 +152,8 @@ def test_every_start_of_degree_two_ends_at_a_stationary_point() -> None:
         theta = np.append(found.base_weights, found.constant_weight)
         # A stationary point is where the ball is met in the direction of the negative gradient.
         problem = Problem(DenseStack(np.zeros((1, 40, 40))), y, get_loss("squared"), Ridge(0.1))
-        gradient = NonlinearProblem(np.column_stack([X, np.ones(40)]), problem, 2, 0.1, center, 1.0).at(theta).gradient
+        base = LinearColumns(np.column_stack([X, np.ones(40)]))
+        gradient = NonlinearProblem(base, problem, 2, 0.1, center, 1.0).at(theta).gradient
         np.testing.assert_allclose(theta, center - gradient / np.linalg.norm(gradient), atol=1e-3)
         assert found.solution.status is Status.CONVERGED
 
@@ -180,6 +204,9 @@ def test_limits_stop_the_descent_and_say_so() -> None:
         ({"reference": -1.0}, "reference must not be negative"),
         ({"reference": [1.0, 2.0]}, r"reference must have shape \(5,\)"),
         ({"strength": 0.0}, "strength"),
+        ({"base": "gaussian"}, "base must be a kernel such as"),
+        ({"base": Gaussian("median")}, "is not a number yet"),
+        ({"base": WeightedPolynomial(2, (1.0, 2.0))}, "base=weighted_polynomial"),
         ({"degree": 4000}, "degree 4000 overflows"),
     ],
 )

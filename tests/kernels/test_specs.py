@@ -93,7 +93,11 @@ EXAMPLES: dict[str, list[KernelSpec]] = {
         Interaction(((ColumnPower(2, 1.2, 0.5), (1,)), (Linear(), (0,)))),
         Interaction(()),
     ],
-    "weighted_polynomial": [WeightedPolynomial(1, (0.5, 0.0, 2.0)), WeightedPolynomial(3, (1.0, 0.2, 0.0), 0.7)],
+    "weighted_polynomial": [
+        WeightedPolynomial(1, (0.5, 0.0, 2.0)),
+        WeightedPolynomial(3, (1.0, 0.2, 0.0), 0.7),
+        WeightedPolynomial(2, (1.0, 0.2, 0.0), 0.7, Gaussian(1.5)),
+    ],
     "shaped": [
         Shaped(Gaussian(1.0), "increasing", points=(0.3, 0.8, 1.7, 2.2)),
         Shaped(Linear(), ("concave", "decreasing"), 3, points=(0.5, 1.0, 2.0)),

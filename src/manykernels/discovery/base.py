@@ -286,3 +286,13 @@ def solve_quietly(problem: Problem, tol: float, warm_start: Solution | None = No
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     return solution
+
+
+def check_one_column(kernel: KernelSpec, name: str) -> KernelSpec:
+    """Return a kernel for a single column unchanged, else raise an error with the reason."""
+    if not isinstance(kernel, KernelSpec):
+        raise InvalidInputError(f"{name} must be a kernel such as Gaussian(1.0), got {kernel!r}.")
+    if kernel.pending:
+        raise InvalidInputError(f"The width of {kernel.label} is not a number yet: give one, such as Gaussian(1.0).")
+    kernel.check_columns(1, f"{name}={kernel.label}")
+    return kernel

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manykernels.discovery.base import Discovery, Found, Limits, SearchProblem, learner_certificate, resolve_limits
+from manykernels.discovery.base import (
+    Discovery,
+    Found,
+    Limits,
+    SearchProblem,
+    check_one_column,
+    learner_certificate,
+    resolve_limits,
+)
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
-from manykernels.kernels import WeightedPolynomial
+from manykernels.kernels import KernelSpec, WeightedPolynomial
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Ridge
 from manykernels.solvers import Solution, Status
@@ -69,6 +78,56 @@ def project_on_ball(v: ArrayLike, center: ArrayLike, radius: float) -> Array:
     return np.maximum(start + roots[k] * move, 0.0)
 
 
+class BaseKernels(Protocol):
+    """The base kernels ``K_1, ..., K_p``, the constant one last if it is among them."""
+
+    def combine(self, theta: Array) -> Array:
+        """Return ``sum_i theta_i K_i`` (N, N)."""
+
+    def squares(self, rho: Array, factor: Array) -> Array:
+        """Return ``rho' (K_i o factor) rho`` (p,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearColumns(BaseKernels):
+    """The linear kernel of each column."""
+
+    features: Array  # ndarray of shape (N, p): a column of ones is the constant kernel
+
+    def combine(self, theta: Array) -> Array:
+        scaled = self.features * np.sqrt(theta)
+        total: Array = scaled @ scaled.T
+        return total
+
+    def squares(self, rho: Array, factor: Array) -> Array:
+        scaled = self.features * rho[:, None]
+        return np.asarray(np.einsum("ij,ij->j", scaled, factor @ scaled))
+
+
+@dataclass(frozen=True, eq=False)
+class KernelsOfColumns(BaseKernels):
+    """A kernel of each column, evaluated anew in each pass: a single N x N matrix at a time is in memory."""
+
+    features: Array  # ndarray of shape (N, p): a column of ones is the constant kernel
+    spec: KernelSpec
+    n_columns: int  # columns of ``features`` that hold data
+
+    def _matrices(self) -> Iterator[Array]:
+        for column in self.features.T[: self.n_columns]:
+            yield self.spec(column[:, None])
+        for _ in self.features.T[self.n_columns :]:
+            yield np.ones((len(self.features), len(self.features)))
+
+    def combine(self, theta: Array) -> Array:
+        total = np.zeros((len(self.features), len(self.features)))
+        for weight, gram in zip(theta, self._matrices(), strict=True):
+            total += weight * gram
+        return total
+
+    def squares(self, rho: Array, factor: Array) -> Array:
+        return np.array([rho @ (gram * factor) @ rho for gram in self._matrices()])
+
+
 @dataclass(frozen=True, eq=False)
 class NonlinearProblem:
     r"""``J(theta) = min_{f,b} sum_i s_i l(y_i, f_i + b) + (lambda/2) ||f||^2`` in the space of ``(sum theta_i K_i)^D``.
@@ -76,8 +135,7 @@ class NonlinearProblem:
     For the squared loss without an intercept, ``J = (lambda/2) y' (K_theta + lambda I)^{-1} y``, (2.17) of the thesis.
     """
 
-    # ndarray of shape (N, p): the linear kernel of column i is K_i; a column of ones is the constant kernel
-    features: Array
+    base: BaseKernels
     problem: Problem  # target, loss, sample weights and intercept
     degree: int  # D
     strength: float  # lambda
@@ -86,8 +144,7 @@ class NonlinearProblem:
 
     def kernel(self, theta: Array) -> tuple[Array, Array]:
         """Return ``sum_i theta_i K_i`` and the power, ``K_theta``."""
-        scaled = self.features * np.sqrt(theta)
-        base = scaled @ scaled.T
+        base = self.base.combine(theta)
         return base, base**self.degree
 
     def at(self, theta: Array, warm: LearnerFit | None = None) -> DescentPoint:
@@ -126,8 +183,7 @@ class NonlinearProblem:
 
     def _gradient(self, rho: Array, base: Array) -> Array:
         size = float(np.abs(rho).max()) or 1.0
-        scaled = self.features * (rho / size)[:, None]
-        products = np.einsum("ij,ij->j", scaled, base ** (self.degree - 1) @ scaled)
+        products = self.base.squares(rho / size, base ** (self.degree - 1))
         return -0.5 * self.degree / self.strength * np.maximum(products, 0.0) * (size / self._unit * size)
 
 
@@ -257,9 +313,10 @@ def discover_nonlinear(
     radius: float = 1.0,
     reference: ArrayLike | None = None,
     constant: bool = True,
+    base: KernelSpec | None = None,
     limits: Limits | None = None,
 ) -> NonlinearDiscovery:
-    r"""Find the weights of ``K_theta = (sum_i theta_i K_i)^D`` on the linear kernels of columns (NLMKL).
+    r"""Find the weights of ``K_theta = (sum_i theta_i K_i)^D`` on kernels of single columns (NLMKL).
 
     Minimizes over :math:`\theta \ge 0,\ \|\theta - \theta_0\|_2 \le \Lambda` the smallest objective of the model on
     :math:`K_\theta`, by projected gradient steps of the size of Barzilai and Borwein, halved until they descend.
@@ -275,6 +332,8 @@ def discover_nonlinear(
         ``theta_0``, non-negative; by default one over the number of weights.
     constant : bool, default=True
         Whether a constant kernel is among the base kernels, which brings in all degrees below D; the last of p weights.
+    base : KernelSpec, optional
+        Kernel of each column, ``K_i``; by default the linear one.
     limits : Limits, optional
         ``tol`` bounds the stationarity, see Notes.
 
@@ -314,8 +373,11 @@ def discover_nonlinear(
     empty = problem.without_kernels(Ridge(problem.strength))
     empty.check_precision()
     center, size = _reference(reference, features.shape[1]), check_positive(radius, "radius")
-    posed = NonlinearProblem(features, empty, check_count(degree, "degree"), float(problem.strength), center, size)
-    return _discovery(NonlinearDescent(posed, limits), problem.names)
+    kernels: BaseKernels = LinearColumns(features)
+    if base is not None:
+        kernels = KernelsOfColumns(features, check_one_column(base, "base"), rows.shape[1])
+    posed = NonlinearProblem(kernels, empty, check_count(degree, "degree"), float(problem.strength), center, size)
+    return _discovery(NonlinearDescent(posed, limits), problem.names, base)
 
 
 def _reference(reference: ArrayLike | None, size: int) -> Array:
@@ -325,12 +387,12 @@ def _reference(reference: ArrayLike | None, size: int) -> Array:
     return check_nonnegative_vector(values, size, "reference")
 
 
-def _discovery(descent: NonlinearDescent, names: Sequence[str]) -> NonlinearDiscovery:
+def _discovery(descent: NonlinearDescent, names: Sequence[str], base: KernelSpec | None) -> NonlinearDiscovery:
     """Return the point reached as a kernel on columns and the model."""
     posed, point, n_columns = descent.posed, descent.point, len(names)
     theta, offset = point.theta[:n_columns], float(point.theta[n_columns:].sum())
     columns = np.flatnonzero(theta) if theta.any() else np.arange(n_columns)
-    spec = WeightedPolynomial(posed.degree, tuple(theta[columns].tolist()), offset)
+    spec = WeightedPolynomial(posed.degree, tuple(theta[columns].tolist()), offset, base)
     listed = _listed(theta[columns], [names[int(j)] for j in columns])
     kernel = Found(f"degree {posed.degree} in {listed}", spec, tuple(int(j) for j in columns))
     return NonlinearDiscovery((kernel,), descent.solution(), theta, offset, point.stationarity)

@@ -298,13 +298,16 @@ def check_choice(value: object, choices: Collection[str], name: str) -> str:
     return value
 
 
-def check_growth(value: object) -> float:
-    """Return the ratio of penalties from a node to the children as a float of at least 1, or say what is wrong."""
-    growth = check_positive(value, "growth")
-    if growth < 1:
+def check_growth(value: ArrayLike, n_columns: int) -> Array:
+    """Return the ratios of penalties from a node to its children, (n_columns,), at least 1, or say what is wrong."""
+    if np.ndim(value) == 0:
+        growth = np.full(n_columns, check_positive(value, "growth"))
+    else:
+        growth = check_vector(value, n_columns, "growth")
+    if (growth < 1).any():
         raise InvalidInputError(
-            f"growth must be at least 1, got {value!r}: below 1 the search would have to visit all interactions. "
-            f"Values from 2 to 4 are usual."
+            f"growth must be at least 1, got {growth.min():g}: below 1 the search would have to visit all "
+            f"interactions. Values from 2 to 4 are usual."
         )
     return growth
 

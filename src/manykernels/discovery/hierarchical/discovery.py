@@ -4,8 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from manykernels.discovery.base import Discovery, Limits, SearchProblem, certificate_of, resolve_limits, run_search
+from manykernels.discovery.base import (
+    Discovery,
+    Limits,
+    SearchProblem,
+    certificate_of,
+    check_one_column,
+    resolve_limits,
+    run_search,
+)
 from manykernels.discovery.hierarchical.newton import (
     HierarchicalNewton,
     HierarchicalNorm,
@@ -223,7 +232,7 @@ def discover_hierarchical(
     *,
     kernels: str | KernelSpec = "polynomial",
     degree: int = 3,
-    growth: float = 3.0,
+    growth: ArrayLike = 3.0,
     normalize: str | None = None,
     max_kernels: int = 1000,
     limits: Limits | None = None,
@@ -235,7 +244,8 @@ def discover_hierarchical(
     .. math:: \min_{f, b} \sum_i s_i\, \ell(y_i, \textstyle\sum_{v \in V} f_v(x_i) + b)
         + \frac{\lambda}{2} \Big( \sum_{v \in V} d_v \Big(\sum_{w \in D(v)} \|f_w\|^2\Big)^{1/2} \Big)^2,
 
-    where D(v) are the descendants of v and :math:`d_v = \text{growth}^{\text{depth}(v)}`. A product is selected only
+    where D(v) are the descendants of v and :math:`d_v = \prod_k \text{growth}_k^{v_k}`, with the level
+    :math:`v_k` of column k in the product. A product is selected only
     after all products that divide it. The search visits about as many kernels as it selects; the dual bound holds for
     all.
 
@@ -248,8 +258,9 @@ def discover_hierarchical(
         of the given kernel on different columns.
     degree : int, default=3
         Largest total degree of a monomial, or largest number of columns in a product.
-    growth : float, default=3.0
-        Ratio of the penalty of a node to those of the parents, at least 1; large values prefer small products.
+    growth : float or array_like of shape (n_columns,), default=3.0
+        Ratio of the penalty of a node to that of its parent, at least 1; large values prefer small products. One number
+        per column states which columns are expected in interactions: these get the small ones.
     normalize : {"power", "centered"} or None, default=None
         For monomials: "power" divides every power of a column by the respective root mean square, "centered" takes the
         mean off first, None leaves it unchanged. Other kernels are taken unchanged.
@@ -295,21 +306,15 @@ def discover_hierarchical(
     return HierarchicalDiscovery(discovery.kernels, solution, len(search.hull.nodes), len(search.hull.sources))
 
 
-def _grid(points: Array, kernels: str | KernelSpec, degree: int, growth: float, normalize: str | None) -> ProductGrid:
+def _grid(
+    points: Array, kernels: str | KernelSpec, degree: int, growth: ArrayLike, normalize: str | None
+) -> ProductGrid:
     """Check the family and return the grid."""
-    degree, growth = check_count(degree, "degree"), check_growth(growth)
+    degree, ratios = check_count(degree, "degree"), check_growth(growth, points.shape[1])
     if isinstance(kernels, KernelSpec):
-        return AnovaGrid(points, degree, growth, _one_column(kernels))
+        return AnovaGrid(points, degree, ratios, check_one_column(kernels, "kernels"))
     if not isinstance(kernels, str) or kernels not in FAMILIES:
         raise InvalidInputError(f"kernels must be a kernel or one of {', '.join(FAMILIES)}, got {kernels!r}.")
     if kernels == "anova":
-        return AnovaGrid(points, degree, growth, Gaussian(1.0))
-    return MonomialGrid(points, degree, growth, squares=kernels == "polynomial", normalize=normalize)
-
-
-def _one_column(kernel: KernelSpec) -> KernelSpec:
-    """Return a kernel for a single column unchanged, else raise an error with the reason."""
-    if kernel.pending:
-        raise InvalidInputError(f"The width of {kernel.label} is not a number yet: give one, such as Gaussian(1.0).")
-    kernel.check_columns(1, f"kernels={kernel.label}")
-    return kernel
+        return AnovaGrid(points, degree, ratios, Gaussian(1.0))
+    return MonomialGrid(points, degree, ratios, squares=kernels == "polynomial", normalize=normalize)

@@ -1,14 +1,14 @@
 """Product families on a grid: nodes and their hull, the kernels of nodes, and sums over all descendants of a node.
 
 The kernel of a node is the product over the columns of a one-dimensional kernel for every level, ``k_w = prod_k k_{k,
-w_k}`` with ``k_{k, 0} = 1``. With penalties ``d_v = growth^depth(v)`` the dual bound of a node ``t`` outside of a hull
-is the sum over the descendants
+w_k}`` with ``k_{k, 0} = 1``. With penalties ``d_v = prod_k growth_k^{v_k}`` the dual bound of a node ``t`` outside of
+a hull is the sum over the descendants
 
     B_t = sum_{w in D(t)} u_w^2 / (sum_{v in A(w), v in D(t)} d_v)^2,      u_w^2 = rho'K_w rho,
 
 whose summands factorize over columns. Collected by depth, the sum is the quadratic form in ``rho`` of the coefficients
-up to ``degree - depth(t)`` of a product of power series ``1 + sum_m K_{k,m} z^m / s(m)^2``, ``s(m) = 1 + growth + ... +
-growth^m``. The product over all columns is computed once; a source replaces the series of the respective few columns.
+up to ``degree - depth(t)`` of a product of power series ``1 + sum_m K_{k,m} z^m / s_k(m)^2``, ``s_k(m) = 1 + growth_k
++ ... + growth_k^m``. The product over all columns is computed once; a source replaces the series of its few columns.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class ProductGrid(ABC):
 
     points: Array
     degree: int
-    growth: float
+    growth: Array  # ndarray of shape (r,): ratio of the penalty of a node to that of its parent in a column
 
     @property
     def n_samples(self) -> int:
@@ -149,8 +149,8 @@ class ProductGrid(ABC):
         return Hull(self.n_columns, self.degree, self.largest_level)
 
     def penalty(self, node: Node) -> float:
-        """Return ``d_v = growth^depth``."""
-        return float(self.growth ** depth(node))
+        """Return ``d_v = prod_k growth_k^{v_k}``."""
+        return float(np.prod([self.growth[column] ** level for column, level in node]))
 
     def found(self, node: Node, names: Sequence[str]) -> Found:
         """Return the kernel of a node, named after the columns; the root is the constant kernel."""
@@ -166,8 +166,8 @@ class ProductGrid(ABC):
         elif left == 1:
             levels = dict(source)
             room = (column for column in range(self.n_columns) if levels.get(column, 0) < self.largest_level)
-            below = sum(self.squared_norm(rho, raised(source, column)) for column in room)
-            total = self.squared_norm(rho, source) + below / self._boxes[1]
+            below = sum(self.squared_norm(rho, raised(source, column)) / self._boxes[column, 1] for column in room)
+            total = self.squared_norm(rho, source) + below
         else:
             total = float(rho @ self._descendant_gram(source, left) @ rho)
         return max(total, 0.0) / self.penalty(source) ** 2
@@ -179,17 +179,17 @@ class ProductGrid(ABC):
 
     @cached_property
     def _boxes(self) -> Array:
-        """Squares of ``s(m)``, m = 0, ..., degree."""
-        return np.square(np.cumsum(self.growth ** np.arange(self.degree + 1.0)))
+        """Squares of ``s_k(m)``, m = 0, ..., degree, one row a column."""
+        return np.square(np.cumsum(self.growth[:, None] ** np.arange(self.degree + 1.0), axis=1))
 
     def _series(self, column: int, start: int, length: int) -> list[Array]:
-        """Coefficients ``K_{k, start + m} / s(m)^2`` of the series of a single column."""
+        """Coefficients ``K_{k, start + m} / s_k(m)^2`` of the series of a single column."""
         last = min(length, self.largest_level - start)
-        return [self.level(column, start + m) / self._boxes[m] for m in range(last + 1)]
+        return [self.level(column, start + m) / self._boxes[column, m] for m in range(last + 1)]
 
     @cached_property
     def _whole(self) -> list[Array]:
-        """Coefficients of the product over all columns of ``1 + sum_m K_{k,m} z^m / s(m)^2``.
+        """Coefficients of the product over all columns of ``1 + sum_m K_{k,m} z^m / s_k(m)^2``.
 
         One less than the degree, since only the root, which is never outside of a hull, has descendants so deep.
         """
@@ -303,7 +303,7 @@ class MonomialGrid(ProductGrid):
                 weighted = rho * np.array([self.feature(sources[m]) for m in chosen]).reshape(-1, self.n_samples)
                 squares[chosen] = np.square(weighted.sum(axis=1))
                 bounds[chosen] = squares[chosen] + self._below(weighted, self.degree - level)
-        scales = self.growth ** (2.0 * depths)
+        scales = np.array([self.penalty(node) for node in sources]) ** 2
         return squares / scales, np.maximum(bounds, squares) / scales
 
     def _below(self, weighted: Array, left: int) -> Array:
@@ -311,7 +311,7 @@ class MonomialGrid(ProductGrid):
         if left == 0:
             return np.zeros(len(weighted))
         if left == 1:
-            return np.square(weighted @ self.points).sum(axis=1) / self._boxes[1]
+            return np.asarray(np.square(weighted @ self.points) @ (1 / self._boxes[:, 1]))
         products: Array = np.einsum("mi,mi->m", weighted @ self._partial_sums[left], weighted)
         return products
 
@@ -331,18 +331,18 @@ class MonomialGrid(ProductGrid):
         for chosen in np.array_split(np.flatnonzero(left == 1), 1 + len(sources) // self.n_samples):
             nodes = [sources[m] for m in chosen]
             scales = np.array([self.penalty(node) ** 2 for node in nodes])
-            bounds[chosen] = squares[chosen] + self._children_squares(rho, nodes) / (self._boxes[1] * scales)
+            bounds[chosen] = squares[chosen] + self._children_squares(rho, nodes) / scales
         return squares, np.maximum(bounds, squares)
 
     def _children_squares(self, rho: Array, nodes: Sequence[Node]) -> Array:
-        """Return the sums of the squared norms of the children of nodes, (n,)."""
+        """Return the sums over the children of nodes of their squared norms over ``s_k(1)^2``, (n,)."""
         weighted = rho * np.array([self.feature(node) for node in nodes]).reshape(-1, self.n_samples)
         squares = (weighted @ self._levels[1].T) ** 2
         for row, node in zip(squares, nodes, strict=True):
             for column, level in node:
                 room = level < self.largest_level
                 row[column] = self.squared_norm(rho, raised(node, column)) if room else 0.0
-        sums: Array = squares.sum(axis=1)
+        sums: Array = squares @ (1 / self._boxes[:, 1])
         return sums
 
 

@@ -254,9 +254,10 @@ class HierarchicalMKL(BaseKernelSearch):
         "squared" learns numbers, the rest learn classes.
     alpha : float, default=1e-3
         Strength of the penalty relative to the mean loss, positive.
-    growth : float, default=3.0
+    growth : float or array-like of shape (n_features,), default=3.0
         Ratio of the penalty of a product to that of a product with a single factor less, at least 1. Large values
-        prefer small products and shorten the search.
+        prefer small products and shorten the search. One number per column gives columns that are expected in
+        interactions a smaller penalty: :math:`d_v = \prod_k \text{growth}_k^{v_k}`.
     normalize : {"power", "centered"} or None, default=None
         Of monomials: "power" divides every power of a column by the respective root mean square, "centered" takes the
         mean off first, None leaves it unchanged.
@@ -335,7 +336,7 @@ class HierarchicalMKL(BaseKernelSearch):
         degree: int = 3,
         loss: str = "squared",
         alpha: float = 1e-3,
-        growth: float = 3.0,
+        growth: ArrayLike = 3.0,
         normalize: str | None = None,
         max_kernels: int = 1000,
         standardize: bool = True,
@@ -363,7 +364,8 @@ class NonlinearMKL(BaseKernelSearch):
     r"""Regressor or classifier on a non-linear combination of kernels (NLMKL).
 
     The kernel is :math:`k_\theta(x, z) = \big(\theta_0 + \sum_j \theta_j x_j z_j\big)^D`: all products of up to D
-    columns, but with weights that are products of the p + 1 weights of the columns. Minimizes over
+    columns, but with weights that are products of the p + 1 weights of the columns. With ``base`` the kernel
+    :math:`k(x_j, z_j)` takes the place of :math:`x_j z_j`. Minimizes over
     :math:`\theta \ge 0,\ \|\theta - \theta_{\text{ref}}\|_2 \le \Lambda`
 
     .. math:: J(\theta) = \min_{f, b} \sum_i s_i\, \ell(y_i, f(x_i) + b)
@@ -387,6 +389,9 @@ class NonlinearMKL(BaseKernelSearch):
     constant : bool, default=True
         Whether the constant kernel is among the base kernels (with the last weight of ``reference``). If False, only
         products of exactly D columns are in the kernel.
+    base : KernelSpec, default=None
+        Kernel of each column, of a single column and without an open width, such as ``Gaussian(1.0)``; None is the
+        product :math:`x_j z_j`.
     standardize : bool, default=True
         Whether columns are brought to mean 0 and standard deviation 1 first.
     fit_intercept : bool, default=True
@@ -470,13 +475,14 @@ class NonlinearMKL(BaseKernelSearch):
         radius: float = 1.0,
         reference: ArrayLike | None = None,
         constant: bool = True,
+        base: KernelSpec | None = None,
         standardize: bool = True,
         fit_intercept: bool = True,
         tol: float = 1e-4,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.loss, self.alpha, self.degree, self.radius = loss, alpha, degree, radius
-        self.reference, self.constant, self.standardize = reference, constant, standardize
+        self.reference, self.constant, self.base, self.standardize = reference, constant, base, standardize
         self.fit_intercept, self.tol, self.resources = fit_intercept, tol, resources
 
     @property

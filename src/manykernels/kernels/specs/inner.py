@@ -21,6 +21,7 @@ class WeightedPolynomial(KernelSpec):
     """Polynomial kernel with a weight a column, ``k(x, z) = (sum_j weights_j x_j z_j + offset)^degree``.
 
     It is the sum of all products of ``degree`` linear kernels of single columns, each with the product of the weights.
+    With ``base`` the kernel ``base(x_j, z_j)`` takes the place of ``x_j z_j``.
 
     Parameters
     ----------
@@ -30,6 +31,8 @@ class WeightedPolynomial(KernelSpec):
         One non-negative weight per column of the selection, in the order.
     offset : float, default=0.0
         Non-negative; the weight of the constant kernel, which brings in products of fewer columns.
+    base : KernelSpec, optional
+        Kernel of a single column.
 
     Raises
     ------
@@ -51,8 +54,11 @@ class WeightedPolynomial(KernelSpec):
     degree: int
     weights: tuple[float, ...]
     offset: float = 0.0
+    base: KernelSpec | None = None
 
     def __post_init__(self) -> None:
+        if self.base is not None and not isinstance(self.base, KernelSpec):
+            raise InvalidInputError(f"base must be a kernel of a single column or None, got {self.base!r}.")
         object.__setattr__(self, "degree", check_count(self.degree, "degree", most=MOST_DEGREE))
         if np.ndim(self.weights) != 1 or len(self.weights) == 0:
             raise InvalidInputError(f"weights must be a non-empty sequence of numbers, got {self.weights!r}.")
@@ -77,13 +83,18 @@ class WeightedPolynomial(KernelSpec):
     def __call__(self, A: Array, B: Array | None = None) -> Array:
         first, second = as_pair(A, B)
         self.check_columns(first.shape[1])
+        if self.base is not None:
+            values = [self.base(first[:, [j]], None if B is None else second[:, [j]]) for j in range(len(self.weights))]
+            return self._power(np.tensordot(self.weights, values, axes=1))
         # The root on both sides, so that the matrix of a set with itself is exactly symmetric.
         roots = np.sqrt(self.weights)
         left = first * roots
         return self._power(left @ (left if B is None else second * roots).T)
 
     def diag(self, A: Array) -> Array:
-        return self._power(as_points(A) ** 2 @ np.array(self.weights))
+        rows = as_points(A)
+        squares = rows**2 if self.base is None else np.stack([self.base.diag(x[:, None]) for x in rows.T], axis=1)
+        return self._power(squares @ np.array(self.weights))
 
     def _power(self, products: Array) -> Array:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
