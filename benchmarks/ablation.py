@@ -85,7 +85,7 @@ SWITCHES = {
     "fewer_kernels": Switch((f"{SELECTION}targets:averages_fewer_kernels",), False),
     "fewer_rows": Switch((f"{SELECTION}choice:of_fewer_rows",), []),
     "distinct_points": Switch(("grams.repeats:pays",), False),
-    "corrected": Switch((f"{FACTORED}newton:corrected", f"{FACTORED}quadratic_rows:correctable"), None),
+    "corrected": Switch((f"{FACTORED}newton:correct", f"{FACTORED}quadratic_rows:correctable"), None),
 }
 ALL = "all at once"
 

@@ -91,7 +91,7 @@ def floor(n: int, n_kernels: int) -> pd.DataFrame:
 
     def two_solutions() -> None:
         update = rows[1], np.ones(rows[0])
-        system = NewtonSystem.of(sums.copy(), np.ones(n), update, True)
+        system = NewtonSystem.create(sums.copy(), np.ones(n), update, True)
         _ = system.solve(vector, 0.0), system.solve(vector, 1.0)
 
     steps = found.newton_steps

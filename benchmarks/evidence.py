@@ -34,7 +34,7 @@ from sklearn.metrics import accuracy_score, log_loss, r2_score
 from manykernels import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators import permutations, strength
 from manykernels.estimators.selection.mixtures import NARROW, SPECIAL
-from manykernels.estimators.selection.strengths import Evidence, chosen
+from manykernels.estimators.selection.strengths import Evidence, choose_candidates
 from manykernels.solvers.fold import Candidate
 
 ASKED = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, np.inf)
@@ -78,7 +78,7 @@ def choices(found: list[Candidate]) -> dict[str, int]:
         mixtures = {id(each.family): each.family for each in found}
         doubts = {NARROW: narrow, SPECIAL: special}
         posed = {key: replace(own, doubt=doubts.get(own.doubt, own.doubt)) for key, own in mixtures.items()}
-        return int(chosen([replace(each, family=posed[id(each.family)]) for each in found], "best")[0])
+        return int(choose_candidates([replace(each, family=posed[id(each.family)]) for each in found], "best")[0])
 
     return {BEST: choose(0.0, 0.0)} | {NAMES[asked]: choose(asked, max(asked, NARROW)) for asked in ASKED}
 
@@ -143,7 +143,7 @@ def beside_constant(name: str, bank: Any, X: Any, y: np.ndarray, X_new: Any, y_n
             with patch.object(permutations, "SMOOTHED", smoothed):
                 told[f"p {smoothed:g}"] = strength.p_value(model._levels_of_noise(whole.problems, samples))
         shared = [replace(each, scores=each.scores.mean(axis=1, keepdims=True)) for each in found]
-        best, share = int(chosen(shared, "best")[0]), 1.0 / (model.n_folds_ - 1)
+        best, share = int(choose_candidates(shared, "best")[0]), 1.0 / (model.n_folds_ - 1)
         kept = {f"kept {asked:g}": kept_at(shared[best].scores, shared[0].scores, share, asked) for asked in KEPT}
         scores = []
         for at in (best, 0):  # the first is the empty model

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from manykernels import KernelBank
-from manykernels.estimators.supervised.problems import chosen_solver
+from manykernels.estimators.supervised.problems import resolve_solver
 from manykernels.grams import as_stack
 from manykernels.grams.factored import factored_stack
 from manykernels.kernels import Gaussian, Linear
@@ -52,7 +52,7 @@ def timed(problem: Any, tol: float) -> tuple[Solution, float]:
     """Return a solution and the CPU seconds that it took."""
     started = time.process_time()
     with common.quiet():
-        found = chosen_solver("auto", problem, None, tol=tol, max_iter=500).solve(problem)
+        found = resolve_solver("auto", problem, None, tol=tol, max_iter=500).solve(problem)
     return found, time.process_time() - started
 
 

@@ -171,7 +171,12 @@ def unit_row(shape: tuple[int, int, int], n_samples: int, way: str, seed: int, *
     bank = KernelBank.per_feature(widths=np.geomspace(0.5, 2.0, n_widths).tolist(), standardize=True)
     model = (MKLClassifier if classes else MKLRegressor)(bank, resources={"representation": way})
     timed = common.cpu_time(lambda: model.fit(X, y), repeats=2)
-    sizes = {"rows": n_samples, "columns": n_columns, "kernels": n_columns * n_widths, "rank": total_rank(Table.of(X))}
+    sizes = {
+        "rows": n_samples,
+        "columns": n_columns,
+        "kernels": n_columns * n_widths,
+        "rank": total_rank(Table.wrap(X)),
+    }
     return {"way": way, "classes": classes, **sizes, "cpu_s": timed.best, "gap": model.dual_gap_}
 
 
@@ -229,7 +234,7 @@ def counted(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     in a round on factors, the cube of the rows on matrices. Orders are random ones of the target, which tell of noise.
     """
     record, products, n = FactoredWorkingSet._record, [0.0], len(y)
-    drawn, until_told, tried, learned = [0], PermutedTargets.until_told, [0], OpenedKernels.tried
+    drawn, until_told, tried, learned = [0], PermutedTargets.until_told, [0], OpenedKernels.try_strength
 
     def recorded(method: FactoredWorkingSet, state: State, number: int, gap: float) -> None:
         before = state.rounds[-1].newton_steps if state.rounds else 0
@@ -249,7 +254,7 @@ def counted(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     with (
         mock.patch.object(FactoredWorkingSet, "_record", recorded),
         mock.patch.object(PermutedTargets, "until_told", told),
-        mock.patch.object(OpenedKernels, "tried", asked),
+        mock.patch.object(OpenedKernels, "try_strength", asked),
     ):
         model.fit(X, y)
     found = model.solution_ if isinstance(model.solution_, tuple) else (model.solution_,)

@@ -99,7 +99,7 @@ class MonomialLasso:
         folds = [Fold(partial(self._lasso, own), rows.take(part)) for own, part in zip(others, parts, strict=True)]
         self.error_, self.mu_, _ = best_strength(folds, whole.largest())
         strengths = np.geomspace(whole.largest(), self.mu_, 1 + round(4 * np.log10(whole.largest() / self.mu_)))[1:]
-        self.point_ = reduce(lambda last, mu: whole.at(mu, last), strengths, whole.empty())
+        self.point_ = reduce(lambda last, mu: whole.solve_along(mu, last), strengths, whole.empty())
         self._whole = whole
         self.kernel_names_ = self.point_.indices
         return self

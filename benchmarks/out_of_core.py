@@ -99,7 +99,7 @@ def from_parquet(path: Path, tol: float) -> list[dict[str, Any]]:
     """Fit and predict from a file."""
     source = open_rows(path)
     y = labels(source)
-    source = source.without("label")
+    source = source.drop_column("label")
     model, wall, cpu = fit(source, y, tol)
     record = row(f"{len(y):,} from Parquet", model, wall, cpu)
     started = time.perf_counter()
@@ -119,7 +119,7 @@ def on_dask(path: Path, tol: float) -> list[dict[str, Any]]:
     from dask.distributed import Client, LocalCluster, wait
 
     source = open_rows(path)
-    model, wall, cpu = fit(source.without("label"), labels(source), tol)
+    model, wall, cpu = fit(source.drop_column("label"), labels(source), tol)
     size = f"{len(source):,} in "
     records = [row(size + "one process", model, wall, cpu)]
     for workers, kill in ((1, False), (2, False), (2, True)):
@@ -160,7 +160,7 @@ def vectors_beside_rows(rows: int, passes: int) -> list[dict[str, Any]]:
         def by_terms(step: float) -> list[float]:
             y, z = terms
             e = np.exp(-y * (z + step))
-            gradient = (-y * e / (1 + e)).held()
+            gradient = (-y * e / (1 + e)).compute()
             return sums(np.log1p(e), e / (1 + e) ** 2, gradient * gradient)
 
         def by_blocks(step: float) -> list[float]:

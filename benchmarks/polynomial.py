@@ -64,7 +64,7 @@ def time_draws(sizes: list[int], n_samples: int, n_draws: int, rng: np.random.Ge
     """Return CPU milliseconds of one draw by Algorithm 3, each from new dual coefficients, against r."""
     rows = []
     for r in sizes:
-        family = PolynomialFamily.of(RankOneBase(rng.normal(size=(r, n_samples))), DEGREE)
+        family = PolynomialFamily.create(RankOneBase(rng.normal(size=(r, n_samples))), DEGREE)
         duals = rng.normal(size=(n_draws, n_samples))
         assert family.moments  # computed once a fit, not once a draw
 

@@ -142,4 +142,4 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     def empty(draw: object, title: str, *, text: str = "", height: float = 0.0) -> pictures.Picture:
         return pictures.Picture(f'<svg aria-label="{escape(title)}"></svg>', text)
 
-    monkeypatch.setattr(pictures, "drawn", empty)
+    monkeypatch.setattr(pictures, "draw_picture", empty)

@@ -75,7 +75,7 @@ def race(X: np.ndarray, y: np.ndarray, seconds: float, seed: int, largest: float
     LPMKL, which draws nothing, is run for the first seed only; on matrices too if they take at most ``largest`` bytes.
     """
     base = RankOneBase(np.ascontiguousarray(X.T))
-    family = PolynomialFamily.of(base, DEGREE)
+    family = PolynomialFamily.create(base, DEGREE)
     strength = RIDGE * len(y)
     shell = Problem(base.stack([()]), y, get_loss("squared"), family.regularizer(strength), fit_intercept=False)
     rows = []

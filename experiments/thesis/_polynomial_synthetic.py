@@ -155,7 +155,7 @@ def signal_share(task: Task) -> float:
     X, y = task.train
     norms = [
         InteractionSampler(
-            PolynomialFamily.of(RankOneBase(np.ascontiguousarray(part.T)), DEGREE), y - y.mean()
+            PolynomialFamily.create(RankOneBase(np.ascontiguousarray(part.T)), DEGREE), y - y.mean()
         ).gradient_norm
         for part in (X[:, :TRUE_COLUMNS], X)
     ]

@@ -49,7 +49,7 @@ class SampledProducts:
     def fit(self, X: Array, y: Array) -> Self:
         """Descend, solve for the average weights, and keep one coefficient a product."""
         base = RankOneBase(np.ascontiguousarray(X.T))
-        family = PolynomialFamily.of(base, self.degree, self.degree_penalties)
+        family = PolynomialFamily.create(base, self.degree, self.degree_penalties)
         strength = self.alpha * len(y)
         shell = Problem(base.stack([()]), y, get_loss("squared"), family.regularizer(strength))
         descent = MirrorDescent(family, shell, strength, np.random.default_rng(self.seed), batch=self.batch)

@@ -73,7 +73,7 @@ QUICK = (Rule(1), Rule(20), Rule(20, 1.0, 2), EVERYTHING)
 def problem_of(task: Task) -> tuple[PolynomialFamily, Problem]:
     """Return the family of a data set and the problem over it."""
     X, y = task.train
-    family = PolynomialFamily.of(RankOneBase(np.ascontiguousarray(X.T)), DEGREE)
+    family = PolynomialFamily.create(RankOneBase(np.ascontiguousarray(X.T)), DEGREE)
     shell = Problem(family.base.stack([()]), y, get_loss("squared"), family.regularizer(ALPHA * len(y)))
     return family, shell
 

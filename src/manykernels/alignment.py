@@ -328,7 +328,7 @@ def row_means(triangle: Array, n: int, out: Array) -> None:
 
 
 @compiled()
-def packed_features(triangles: Array, n: int, center: bool, out: Array) -> None:
+def pack_features(triangles: Array, n: int, center: bool, out: Array) -> None:
     """Write (centered) kernels as vectors whose inner products are those of the full matrices, out (m, P) float64.
 
     Off-diagonal entries stand for two and are multiplied by the square root of two.
@@ -392,7 +392,7 @@ class CenteredProducts:
             products[at] = self._vectors(at) @ combined
         return products
 
-    def between(self, rows: object, columns: object) -> Array:
+    def inner_products(self, rows: object, columns: object) -> Array:
         """Return ``<K_i, K_j>_F`` for the given kernels."""
         left, right = np.asarray(rows), np.asarray(columns)
         products = np.empty((len(left), len(right)))
@@ -419,7 +419,7 @@ class CenteredProducts:
     def _centered(self, triangles: Array) -> Array:
         """Return packed triangles as vectors, (n_kernels, N(N+1)/2)."""
         vectors = np.empty(triangles.shape)
-        packed_features(triangles, self.stack.n_samples, self.center, vectors)
+        pack_features(triangles, self.stack.n_samples, self.center, vectors)
         return vectors
 
     def _measured(self, kernels: Array, target: Array) -> tuple[Array, Array, Array]:
@@ -673,7 +673,7 @@ def _joint(
 
 
 def _scaled(products: CenteredProducts, rows: Array, columns: Array, norms: Array) -> Array:
-    return products.between(rows, columns) / norms[rows, None] / norms[columns]
+    return products.inner_products(rows, columns) / norms[rows, None] / norms[columns]
 
 
 def _extend(gram: Array, new: Array) -> Array:

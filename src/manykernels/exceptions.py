@@ -106,7 +106,7 @@ def memory_errors_of(task: str) -> Callable[[F], F]:
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
-        def checked(*args: Any, **options: Any) -> Any:
+        def wrapper(*args: Any, **options: Any) -> Any:
             try:
                 return function(*args, **options)
             except MemoryBudgetError:
@@ -117,7 +117,7 @@ def memory_errors_of(task: str) -> Callable[[F], F]:
                     "samples, columns or kernels, or raise the limit."
                 ) from error
 
-        return cast("F", checked)
+        return cast("F", wrapper)
 
     return decorated
 

@@ -116,13 +116,13 @@ def test_small_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_more_is_held_at_once_than_the_budget_of_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels, y = grams(50, n=20)
     sizes: list[int] = []
-    plain = weights.packed_features
+    plain = weights.pack_features
 
     def spy(triangles: Array, n: int, center: bool, out: Array) -> None:
         sizes.append(out.nbytes)
         plain(triangles, n, center, out)
 
-    monkeypatch.setattr(weights, "packed_features", spy)
+    monkeypatch.setattr(weights, "pack_features", spy)
     monkeypatch.setattr(weights, "CHUNK_BYTES", 5 * 8 * 210)
     aligned_weights(kernels, y)
     assert max(sizes) == 5 * 8 * 210
@@ -264,6 +264,6 @@ def test_chunks_are_small_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     flat = centered(kernels).reshape(11, -1)
     np.testing.assert_allclose(found[0], flat @ centered(np.outer(y, y)).ravel(), rtol=1e-10)
     np.testing.assert_allclose(found[1:], np.linalg.norm([flat, kernels.reshape(11, -1)], axis=-1), rtol=1e-10)
-    np.testing.assert_allclose(watched.between(range(7), range(11)), flat[:7] @ flat.T, rtol=1e-10)
+    np.testing.assert_allclose(watched.inner_products(range(7), range(11)), flat[:7] @ flat.T, rtol=1e-10)
     assert max(stack.read) == 3
     assert max(stack.held) == 0

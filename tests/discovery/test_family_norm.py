@@ -47,7 +47,7 @@ def make(kind: str, r: int, degree: int, p: float = 2.0, seed: int = 0) -> tuple
     name, _, normalize = kind.partition("/")
     values = rng.normal(size=(r, N)) if name == "columns" else random_grams(rng, r)
     base = (RankOneBase if name == "columns" else GramBase)(values, normalize or None)
-    return PolynomialFamily.of(base, degree, RHO[: degree + 1], p), levels_of(kind, values, degree)
+    return PolynomialFamily.create(base, degree, RHO[: degree + 1], p), levels_of(kind, values, degree)
 
 
 def brute_masses(levels: list[np.ndarray], degree: int, a: np.ndarray) -> dict[tuple[int, ...], float]:
@@ -184,7 +184,7 @@ def test_the_cost_of_an_enumeration_counts_its_calls(monkeypatch: pytest.MonkeyP
     calls = []
     monkeypatch.setattr(norms, "check_deadline", lambda: calls.append(1))
     for degree in (3, 4, 5):
-        family = PolynomialFamily.of(RankOneBase(features), degree, None, 1.5)
+        family = PolynomialFamily.create(RankOneBase(features), degree, None, 1.5)
         calls.clear()
         norms.family_norm(family, features[0])
         # Degree 2 is one product, and free.
@@ -288,9 +288,9 @@ def test_merged_penalties_give_the_optimum_over_ordered_products() -> None:
 def test_extreme_scales_do_not_spoil_probabilities(scale: float) -> None:
     features = np.random.default_rng(0).normal(size=(20, N))
     a = np.random.default_rng(1).normal(size=N)
-    plain = InteractionSampler(PolynomialFamily.of(RankOneBase(features), 3), a)
+    plain = InteractionSampler(PolynomialFamily.create(RankOneBase(features), 3), a)
     rho = scale ** np.arange(4.0)
-    scaled = InteractionSampler(PolynomialFamily.of(RankOneBase(scale * features), 3, rho), scale * a)
+    scaled = InteractionSampler(PolynomialFamily.create(RankOneBase(scale * features), 3, rho), scale * a)
     for index in [(), (3,), (4, 4), (0, 5, 19)]:
         np.testing.assert_allclose(scaled.probability(index), plain.probability(index), rtol=1e-10)
 
@@ -298,7 +298,7 @@ def test_extreme_scales_do_not_spoil_probabilities(scale: float) -> None:
 def test_degree_six_of_many_columns_is_stable() -> None:
     rng = np.random.default_rng(0)
     X, a = rng.normal(size=(40, 500)), rng.normal(size=40)
-    sampler = InteractionSampler(PolynomialFamily.of(RankOneBase(np.ascontiguousarray(X.T)), 6), a)
+    sampler = InteractionSampler(PolynomialFamily.create(RankOneBase(np.ascontiguousarray(X.T)), 6), a)
     total = 0.0
     for d in range(7):
         total += float(a @ (X @ X.T) ** d @ a)
@@ -311,15 +311,15 @@ def test_degree_six_of_many_columns_is_stable() -> None:
 def test_bad_parameters_are_explained() -> None:
     base = RankOneBase(np.ones((2, 4)))
     with pytest.raises(InvalidInputError, match="degree must be an integer of at least 1, got 0"):
-        PolynomialFamily.of(base, 0)
+        PolynomialFamily.create(base, 0)
     with pytest.raises(InvalidInputError, match="degree must be at most 8, got 9"):
-        PolynomialFamily.of(base, 9)
+        PolynomialFamily.create(base, 9)
     with pytest.raises(InvalidInputError, match=r"p must be at least 1, got 0.5"):
-        PolynomialFamily.of(base, 2, p=0.5)
+        PolynomialFamily.create(base, 2, p=0.5)
     with pytest.raises(InvalidInputError, match="degree_penalties"):
-        PolynomialFamily.of(base, 2, [1.0, 1.0])
+        PolynomialFamily.create(base, 2, [1.0, 1.0])
     with pytest.raises(InvalidInputError, match=r"leave the range of float64.*Standardize"):
-        PolynomialFamily.of(RankOneBase(np.full((2, 4), 1e200)), 2)
+        PolynomialFamily.create(RankOneBase(np.full((2, 4), 1e200)), 2)
     with pytest.raises(InvalidInputError, match="product of base kernels overflows"):
         RankOneBase(np.full((2, 4), 1e200)).stack([(0, 1)])
 

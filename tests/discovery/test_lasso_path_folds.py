@@ -26,7 +26,7 @@ class Listed(WeightedLasso):
     def empty(self, wanted: int = 1) -> PathPoint:
         return PathPoint((), np.zeros(0), -1.0, (), np.zeros(0))
 
-    def at(self, mu: float, start: PathPoint) -> PathPoint:
+    def solve_along(self, mu: float, start: PathPoint) -> PathPoint:
         """Return a model whose intercept says which strength of its path it is; after the last, that again."""
         return replace(start, intercept=min(start.intercept + 1.0, len(self.errors) - 1.0))
 
@@ -54,5 +54,5 @@ def test_the_strength_is_best_for_folds_in_proportion(folds: list[Fold[Listed, W
     error, mu, points = best_strength(folds, 1.0, STEP)
     assert [point.intercept for point in points] == [place] * len(folds)
     assert mu == pytest.approx(STEP ** (place + 1))
-    shares = [max(lasso.errors[place], 1e-13) for lasso in (fold.opened for fold in folds)]
+    shares = [max(lasso.errors[place], 1e-13) for lasso in (fold.kernels for fold in folds)]
     assert error == pytest.approx(np.mean(np.log(shares)))

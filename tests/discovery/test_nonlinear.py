@@ -76,8 +76,8 @@ def test_gradient_against_differences(degree: int, loss: str, base: Any) -> None
     problem = Problem(DenseStack(np.zeros((1, 40, 40))), target, get_loss(loss), Ridge(0.7))
     posed = NonlinearProblem(base(X), problem, degree, 0.7, np.full(4, 0.25), 1.0)
     theta = np.array([0.3, 0.1, 0.7, 0.2])
-    error = check_grad(lambda t: posed.at(t).value, lambda t: posed.at(t).gradient, theta, epsilon=1e-6)
-    assert error < 2e-4 * np.linalg.norm(posed.at(theta).gradient)
+    error = check_grad(lambda t: posed.evaluate(t).value, lambda t: posed.evaluate(t).gradient, theta, epsilon=1e-6)
+    assert error < 2e-4 * np.linalg.norm(posed.evaluate(theta).gradient)
 
 
 def test_value_is_the_one_of_the_thesis() -> None:
@@ -153,7 +153,7 @@ def test_every_start_of_degree_two_ends_at_a_stationary_point() -> None:
         # A stationary point is where the ball is met in the direction of the negative gradient.
         problem = Problem(DenseStack(np.zeros((1, 40, 40))), y, get_loss("squared"), Ridge(0.1))
         base = LinearColumns(np.column_stack([X, np.ones(40)]))
-        gradient = NonlinearProblem(base, problem, 2, 0.1, center, 1.0).at(theta).gradient
+        gradient = NonlinearProblem(base, problem, 2, 0.1, center, 1.0).evaluate(theta).gradient
         np.testing.assert_allclose(theta, center - gradient / np.linalg.norm(gradient), atol=1e-3)
         assert found.solution.status is Status.CONVERGED
 

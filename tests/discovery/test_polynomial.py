@@ -195,7 +195,7 @@ def test_the_mirror_descent_converges_on_other_balls(points: np.ndarray, signal:
 
 @pytest.mark.nightly
 def test_the_gradient_estimate_is_unbiased(points: np.ndarray, signal: np.ndarray) -> None:
-    family = PolynomialFamily.of(RankOneBase(np.ascontiguousarray(points.T)), D, RHO)
+    family = PolynomialFamily.create(RankOneBase(np.ascontiguousarray(points.T)), D, RHO)
     problem = Problem(family.base.stack([()]), signal, get_loss("squared"), family.regularizer(STRENGTH))
     rho, _ = problem.zero_model()
     gradient = {i: 0.5 * (features(points, i) @ rho) ** 2 / RHO[len(i)] ** 2 for i in ordered()}
@@ -217,7 +217,7 @@ def test_the_gradient_estimate_is_unbiased(points: np.ndarray, signal: np.ndarra
 @pytest.mark.parametrize("batch", [1, 7])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_steps_keep_the_weighted_sum_of_kernels(points: Any, signal: Any, loss: str, batch: int) -> None:
-    family = PolynomialFamily.of(RankOneBase(np.ascontiguousarray(points.T)), 3)
+    family = PolynomialFamily.create(RankOneBase(np.ascontiguousarray(points.T)), 3)
     problem = Problem(family.base.stack([()]), target(loss, signal), get_loss(loss), family.regularizer(STRENGTH))
     descent = MirrorDescent(family, problem, STRENGTH, np.random.default_rng(0), batch=batch)
     for _ in range(40):
@@ -237,7 +237,7 @@ def test_steps_keep_the_weighted_sum_of_kernels(points: Any, signal: Any, loss: 
 def test_warm_learners_agree_with_cold_ones(points: Any, signal: Any, loss: str, fit_intercept: bool) -> None:
     y, rng = target(loss, signal), np.random.default_rng(0)
     shell = Problem(
-        np.ones((1, N, N)), y, get_loss(loss), PolynomialFamily.of(RankOneBase(points.T), 1).regularizer(1.0),
+        np.ones((1, N, N)), y, get_loss(loss), PolynomialFamily.create(RankOneBase(points.T), 1).regularizer(1.0),
         fit_intercept=fit_intercept, sample_weight=rng.random(N) + 0.5,
     )  # fmt: skip
     learner = RidgeSolver(shell) if loss == "squared" else WarmStartedSolver(shell)

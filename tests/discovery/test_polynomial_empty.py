@@ -33,7 +33,7 @@ def listed(problem: SearchProblem, p: float, rho: np.ndarray) -> float:
             count = factorial(degree) / prod(factorial(index.count(j)) for j in set(index))
             penalties.append(rho[degree] * count ** ((1.0 - p) / (2.0 * p)))
     penalty = Simplex(1.0) if p == 1 else LpBall(1.0, p=p)
-    whole = problem.on(DenseStack(np.array(grams)), penalty, np.array(penalties))
+    whole = problem.replace_stack(DenseStack(np.array(grams)), penalty, np.array(penalties))
     return float(whole.at_fraction(1.0).regularizer.strength)
 
 

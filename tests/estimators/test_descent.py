@@ -9,10 +9,10 @@ import pytest
 
 from manykernels import KernelBank, MKLClassifier, MKLRegressor, MKLSurvival, survival_array
 from manykernels.estimators.permutations import noise_levels
-from manykernels.estimators.strength import at_strength, relative_strength
+from manykernels.estimators.strength import relative_strength, set_strength
 from manykernels.estimators.supervised import descent
 from manykernels.estimators.supervised.descent import SHARES, leave_one_out_losses
-from manykernels.estimators.supervised.leave_out import Target, by_matrices, scores_by_matrix
+from manykernels.estimators.supervised.leave_out import Target, leave_out_by_matrices, scores_by_matrix
 from manykernels.grams import DenseStack
 from manykernels.kernels import Gaussian
 from manykernels.objective import Problem, get_loss, get_regularizer
@@ -134,7 +134,7 @@ def test_scores_without_parts_are_those_with_parts(constants: int, coupled: bool
     given = (values, values.sum(axis=0), rho, curvature, rng.normal(size=(25, constants)), weights, norms, bends)
     target = Target(*given)
     whole = np.einsum("m,mij->ij", weights, grams)
-    expected, _ = by_matrices(target, lambda m: grams[m])
+    expected, _ = leave_out_by_matrices(target, lambda m: grams[m])
     np.testing.assert_allclose(scores_by_matrix(target, whole), expected, rtol=1e-8, atol=1e-8)
 
 
@@ -146,7 +146,7 @@ def test_shares_are_those_of_the_default_strength() -> None:
     level = noise_levels([problem], 0)[0]
     asked = relative_strength("auto")
     assert asked is not None
-    whole, part = (at_strength(problem, level, asked, share).regularizer.strength for share in (1.0, 0.35))
+    whole, part = (set_strength(problem, level, asked, share).regularizer.strength for share in (1.0, 0.35))
     assert part == pytest.approx(0.35 * whole)
 
 

@@ -27,12 +27,12 @@ from manykernels import (
     predictive_importance,
     save_model,
 )
-from manykernels.estimators.supervised.samples import checked_rows
+from manykernels.estimators.supervised.samples import check_rows
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
 from manykernels.grams.factored.banks import fit_factors
 from manykernels.grams.plan import CLEARLY, NOTICED_OF_KINKS, plan_kernels
 from manykernels.grams.seconds import bases_seconds, factored_seconds
-from manykernels.grams.training import PATIENCE_SECONDS, sized_bank
+from manykernels.grams.training import PATIENCE_SECONDS, size_bank
 from manykernels.inspection import MKLReport, ShapeDisplay
 from manykernels.kernels import Joint, PerFeature
 
@@ -278,13 +278,13 @@ def test_a_bank_that_leaves_its_kernels_to_the_rows_is_sized_like_the_default_on
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(4_000, 3))
     auto = KernelBank.auto(missing="mask")
-    sized = sized_bank(auto, rows)
+    sized = size_bank(auto, rows)
     assert [name for name in sized.expand(rows) if "landmarks" in name[0]] != []
     assert sized.missing == "mask"
-    assert sized_bank(auto, rows[:300]) == auto
+    assert size_bank(auto, rows[:300]) == auto
     # Averages, which a search tries, are worth matrices of more rows, as long as factors are not asked for.
-    assert sized_bank(auto, rows[:2_500]) != auto
-    in_search = [name for name, _, _ in sized_bank(auto, rows[:2_500], patience=8.0).expand(rows)]
+    assert size_bank(auto, rows[:2_500]) != auto
+    in_search = [name for name, _, _ in size_bank(auto, rows[:2_500], patience=8.0).expand(rows)]
     assert [name for name in in_search if "landmarks" in name] == []
     joint = [name for name in in_search if name.startswith("all: ")]
     assert joint[-2:] == ["all: gaussian(width=0.25*median)", "all: gaussian(width=0.125*median)"]
@@ -292,14 +292,14 @@ def test_a_bank_that_leaves_its_kernels_to_the_rows_is_sized_like_the_default_on
     plans = [MKLRegressorCV(resources={"representation": form}).plan(few, y) for form in ("auto", "factored")]
     assert [plan.kind for plan in plans] == ["packed", "factored"]
     wide = rng.normal(size=(520, 600))  # whose linear kernels, one a column, are no matrices
-    assert sized_bank(auto, wide) == auto
+    assert size_bank(auto, wide) == auto
     # A fit is projected where that is clearly cheaper, if it would not take long as it is: of few columns later.
     sizes = factored_seconds(28, n := 2_090, 6, landmarks=500), factored_seconds(28, n, 6, n_landmark=4)
     assert PATIENCE_SECONDS > sizes[1] > NOTICED_OF_KINKS + CLEARLY * (sizes[0] + bases_seconds(500))
-    assert [sized_bank(auto, rng.normal(size=(own, 6))) == auto for own in (n, n - 90)] == [False, True]
+    assert [size_bank(auto, rng.normal(size=(own, 6))) == auto for own in (n, n - 90)] == [False, True]
     chosen = KernelBank([*auto.kernels, ("mine", Gaussian(1.0), None)])
-    assert sized_bank(chosen, rows).kernels[-1] == chosen.kernels[-1]
-    assert sized_bank(KernelBank([Joint((Gaussian(1.0),))]), rows) == KernelBank([Joint((Gaussian(1.0),))])
+    assert size_bank(chosen, rows).kernels[-1] == chosen.kernels[-1]
+    assert size_bank(KernelBank([Joint((Gaussian(1.0),))]), rows) == KernelBank([Joint((Gaussian(1.0),))])
 
 
 REFUSED = {
@@ -368,7 +368,7 @@ def test_a_large_table_is_copied_once_at_most(order: Any, dtype: Any, standardiz
     model = MKLRegressor(bank, resources={"representation": "factored"})
     fit_factors(bank, X[:500])  # so that what is compiled is there
     tracemalloc.start()
-    fitted, stack = fit_factors(bank, checked_rows(model, X, precomputed=False, reset=True))
+    fitted, stack = fit_factors(bank, check_rows(model, X, precomputed=False, reset=True))
     held, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     np.testing.assert_array_equal(X, before)

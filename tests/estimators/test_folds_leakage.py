@@ -98,7 +98,7 @@ def test_models_of_other_folds_and_of_fewer_rows() -> None:
     others = [np.arange(0, 10), np.arange(10, 22), np.arange(22, 36)]
     splits = [*((np.setdiff1d(np.arange(90), test), test) for test in others), (TRAIN, TEST)]
     fewer = [(train[::2], test) for train, test in splits[:3]]  # tried first
-    fewer_rows = patch("manykernels.estimators.selection.choice.of_fewer_rows", lambda *_: fewer)
+    fewer_rows = patch("manykernels.estimators.selection.choice.select_short_folds", lambda *_: fewer)
     told, again = [], []
     for seen, spoiled in ((told, 0.0), (again, 5.0)):
         # The same whatever is learned, so that the same is tried; they do not rise far beyond the grid.

@@ -15,7 +15,7 @@ from manykernels import Gaussian, GaussianMKL
 from manykernels.discovery import DirichletFamily, Discovery, Found, KernelFamily, LaplacianFamily
 from manykernels.discovery.families.stationary import resolved_widths
 from manykernels.discovery.one_stage.discovery import UPDATES
-from manykernels.estimators.searches.base import on_bank
+from manykernels.estimators.searches.base import map_to_bank
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.kernels.specs.distances import median_distance
 
@@ -133,7 +133,7 @@ def test_weights_of_a_kernel_found_twice_add_up() -> None:
     solution = GaussianMKL(alpha=1e-2).fit(X, y).solution_
     kernel = Found("gaussian", Gaussian(1.0), (0, 1, 2))
     twice = Discovery((kernel, kernel), replace(solution, kernel_weights=np.array([0.25, 0.5])))
-    assert on_bank(twice, [kernel], 1).kernel_weights.tolist() == [0.75]
+    assert map_to_bank(twice, [kernel], 1).kernel_weights.tolist() == [0.75]
 
 
 def test_tables() -> None:

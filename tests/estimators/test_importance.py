@@ -24,11 +24,11 @@ from manykernels import (
     survival_array,
 )
 from manykernels.estimators.supervised import explanation, importance
-from manykernels.estimators.supervised.importance import LeftOut, losses_of_rows, of_support
-from manykernels.estimators.supervised.leave_out import Target, by_matrices, by_rows, curvatures
+from manykernels.estimators.supervised.importance import LeftOut, leave_out_support, losses_of_rows
+from manykernels.estimators.supervised.leave_out import Target, curvatures, leave_out_by_matrices, leave_out_by_rows
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored import nystroem
-from manykernels.grams.factored.landmarks import drawn_features
+from manykernels.grams.factored.landmarks import draw_features
 from manykernels.kernels import Gaussian, Linear, Overlap
 from manykernels.objective.losses import CoxPartial, get_loss, survival_target
 
@@ -81,7 +81,7 @@ def test_leaving_a_row_out_in_closed_form_is_a_fit_without_it(fit_intercept: boo
     """With ridge and squared loss there is nothing approximate about it."""
     bank = KernelBank.per_feature([Gaussian(0.7), Gaussian(2.0)])  # of which nothing is learned from the rows
     model = MKLRegressor(bank, penalty="ridge", alpha=0.05, tol=1e-10, fit_intercept=fit_intercept).fit(X, Y)
-    left = of_support(model)
+    left = leave_out_support(model)
     model.set_params(alpha=0.05 * N / (N - 1))
     for row in (0, 7):
         kept = np.delete(np.arange(N), row)
@@ -116,8 +116,10 @@ def test_functions_of_nearly_no_norm_are_not_free_along_themselves() -> None:
     both = Target(values=values, weights=weights, norms=norms, bends=np.zeros((2, 2)), **of_rows)
     one = Target(values=values[:1], weights=weights[:1], norms=norms[:1], bends=np.zeros((2, 1)), **of_rows)
     grams = roots @ roots.transpose(0, 2, 1)
-    assert_allclose(by_matrices(both, grams.__getitem__)[0], by_matrices(one, grams.__getitem__)[0], atol=1e-4)
-    assert_allclose(by_rows(both, roots)[0], by_rows(one, roots[:1])[0], atol=1e-4)
+    assert_allclose(
+        leave_out_by_matrices(both, grams.__getitem__)[0], leave_out_by_matrices(one, grams.__getitem__)[0], atol=1e-4
+    )
+    assert_allclose(leave_out_by_rows(both, roots)[0], leave_out_by_rows(one, roots[:1])[0], atol=1e-4)
 
 
 @pytest.mark.parametrize("held", HELD)
@@ -146,7 +148,7 @@ def test_learned_weights_are_left_out_with_the_row(seen: list[LeftOut]) -> None:
     model, y = made("squared", "gram")
     _ = model.fit(X, y).feature_importances_
     del model._norm_bends
-    fixed = of_support(model)
+    fixed = leave_out_support(model)
     rows = range(0, N, 3)
     refits = refitted(model, y, rows)
     learned, given = (np.linalg.norm(left.scores[list(rows)] - refits) for left in (seen[0], fixed))
@@ -211,11 +213,11 @@ def test_factors_of_more_ranks_than_rows_tell_the_same_by_matrices(monkeypatch: 
             KernelBank.per_feature(widths=[0.3, 1.0]), alpha="0.2*noise", resources={"representation": "factored"}
         ).fit(X, y)
         with monkeypatch.context() as patched:
-            for name in ("by_rows", "by_factors"):
+            for name in ("leave_out_by_rows", "leave_out_by_factors"):
                 whole = getattr(importance, name)
                 patched.setattr(importance, name, lambda *given, way=whole: asked.append(way.__name__) or way(*given))
             drops.append(model.feature_importances_)
-    assert asked == ["by_factors", "by_rows"]
+    assert asked == ["leave_out_by_factors", "leave_out_by_rows"]
     assert drops[0].max() > 0
     assert_allclose(drops[1], drops[0], rtol=1e-6, atol=1e-9)
 
@@ -231,11 +233,11 @@ def test_kernels_that_became_matrices_tell_the_same_and_cost_a_fit_no_landmarks(
 
     def noted(*given: Any) -> Any:
         shares.add(given[3])
-        return drawn_features(*given)
+        return draw_features(*given)
 
     drops = []
     for held in HELD:
-        monkeypatch.setattr(nystroem, "drawn_features", noted)
+        monkeypatch.setattr(nystroem, "draw_features", noted)
         model = MKLRegressor(bank, alpha=1e-2, tol=1e-6, resources={"representation": held}).fit(X, y)
         monkeypatch.undo()
         drops.append(model.importance_frame("kernel").set_index("kernel")["importance"])
@@ -332,13 +334,13 @@ def test_losses_of_events_are_those_of_the_partial_likelihood() -> None:
 
 def test_targets_that_share_kernels_share_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[importance.FactorRows] = []
-    of_factors = importance.of_factors
+    of_factors = importance.create_factor_rows
 
     def noted(*arguments: Any) -> importance.FactorRows:
         held.append(of_factors(*arguments))
         return held[-1]
 
-    monkeypatch.setattr(importance, "of_factors", noted)
+    monkeypatch.setattr(importance, "create_factor_rows", noted)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     Y = np.column_stack([np.sin(2.0 * X[:, 0]), X[:, 1] ** 2, X[:, 0] + X[:, 1]])

@@ -323,7 +323,7 @@ def test_ctrl_c_anywhere_in_a_search_leaves_a_certified_model(data: Any, kind: s
 
 def test_ctrl_c_while_folds_choose_a_strength_leaves_the_model_without_kernels(data: Any) -> None:
     with (
-        pressed_within("lasso_path.tuned_strengths", 40),
+        pressed_within("lasso_path.tune_strengths", 40),
         pytest.warns(ConvergenceWarning, match=r"stopped \(interrupted\)"),
     ):
         model = SEARCHES["polynomial with folds"]().fit(data.X, data.y)

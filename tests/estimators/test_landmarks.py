@@ -111,12 +111,12 @@ def test_features_are_computed_once_in_a_fit_and_the_model_is_that_without_keepi
 def test_features_that_a_table_keeps_do_not_go_with_it_to_another_process() -> None:
     spec: Any = KernelBank.joint(Landmarks(Gaussian("median"), 9)).fit(X).table.specs[0]
     table = columns.ColumnTable(X)
-    kept = table.kept_features(spec, (0, 1, 2, 3))
-    assert kept is table.kept_features(spec, (0, 1, 2, 3))
+    kept = table.cached_features(spec, (0, 1, 2, 3))
+    assert kept is table.cached_features(spec, (0, 1, 2, 3))
     np.testing.assert_allclose(kept, spec.features(X), atol=1e-12)
     np.testing.assert_allclose(table.diagonal(spec, (0, 1, 2, 3)), spec.diag(X), atol=1e-12)
     assert len(pickle.dumps(table)) < X.nbytes + 2000
-    assert table.kept_features(Gaussian(1.0), (0,)) is None
+    assert table.cached_features(Gaussian(1.0), (0,)) is None
 
 
 def test_rows_that_lack_a_column_have_features_of_zero() -> None:
@@ -125,7 +125,7 @@ def test_rows_that_lack_a_column_have_features_of_zero() -> None:
     bank = KernelBank([("some", Landmarks(Gaussian(2.0), 9, points=X[:5, :2].tolist(), units=(1.0, 1.0)), [0, 1])])
     held = columns.ColumnTable(np.asfortranarray(table), missing="mask")
     (spec,) = [spec for _, spec, _ in bank.expand(X)]
-    kept: Any = held.kept_features(spec, (0, 1))
+    kept: Any = held.cached_features(spec, (0, 1))
     assert not kept[::7].any()
     assert kept[1].any()
     assert not held.diagonal(spec, (0, 1))[::7].any()

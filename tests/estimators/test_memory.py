@@ -19,7 +19,7 @@ from manykernels.kernels.bank.columns import Table
 def test_triangles_among_distinct_points_count_as_the_parts_that_they_are(n_repeating: int) -> None:
     rng = np.random.default_rng(0)
     columns = [rng.integers(0, 4, (500, n_repeating)), rng.normal(size=(500, 12 - n_repeating))]
-    table = Table.of(np.hstack(columns))
+    table = Table.wrap(np.hstack(columns))
     bank = KernelBank.auto().resolve(table)
     stack = build_stack(*bank.fit_prepare(table), dtype=np.float32, memory_budget=None, n_jobs=None)
     counted = 2 * 500 * 501 * _n_triangles(bank, bank.expand(table), table, 500)

@@ -34,8 +34,8 @@ from manykernels import (
     solve,
 )
 from manykernels.estimators.selection import averages
-from manykernels.estimators.selection.averages import AverageModels, fit_averages, largest_strengths, opened
-from manykernels.estimators.selection.folds import OpenedKernels, begun, empty_models, of_fewer_rows
+from manykernels.estimators.selection.averages import AverageModels, center_kernel, fit_averages, largest_strengths
+from manykernels.estimators.selection.folds import OpenedKernels, empty_models, fit_starts, select_short_folds
 from manykernels.estimators.selection.mixtures import (
     EMPTY,
     EVERY,
@@ -53,7 +53,7 @@ from manykernels.estimators.selection.strengths import (
     Evidence,
     Grid,
     StrengthPath,
-    chosen,
+    choose_candidates,
     exchanges,
     rivals_of,
 )
@@ -91,13 +91,13 @@ def test_averages_of_the_squared_loss_are_kernel_ridge_regression(n: int, dtype:
     gram, cross = (matrix.astype(dtype).astype(np.float64) for matrix in matrices(n))
     targets, strengths = RNG.normal(size=(n, 3)), np.array([0.1, 1.0, 5.0])
     losses, weight = [get_loss("squared")] * 3, np.ones(n)
-    kernel = opened(gram.copy(), cross.copy(), centered=False, dtype=dtype)
+    kernel = center_kernel(gram.copy(), cross.copy(), centered=False, dtype=dtype)
     found = fit_averages(kernel, losses, targets, weight, strengths, tol=1e-15)
     expected = KernelRidge(kernel="precomputed", alpha=strengths).fit(gram, targets).predict(cross)
     rounded = 1.0 if dtype is np.float64 else 1e3
-    np.testing.assert_allclose(found.held_out, expected, rtol=1e-6 * rounded, atol=1e-7 * rounded)
-    coefficients, _ = found.expanded
-    np.testing.assert_allclose(cross @ coefficients, found.held_out, rtol=1e-7 * rounded, atol=1e-9 * rounded)
+    np.testing.assert_allclose(found.new_scores, expected, rtol=1e-6 * rounded, atol=1e-7 * rounded)
+    coefficients, _ = found.expansions
+    np.testing.assert_allclose(cross @ coefficients, found.new_scores, rtol=1e-7 * rounded, atol=1e-9 * rounded)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -111,7 +111,7 @@ def test_a_factor_that_is_kept_with_a_kernel_serves_the_next_strengths(
     factorized = averages._factorized
     monkeypatch.setattr(averages, "_factorized", lambda *given: made.append(given[1]) or factorized(*given))
     monkeypatch.setattr(averages, "KEPT_ROWS", 100)
-    kernel = opened(gram.copy(), cross.copy(), centered=True, dtype=np.float32)
+    kernel = center_kernel(gram.copy(), cross.copy(), centered=True, dtype=np.float32)
     known = fit_averages(kernel, losses, y, weight, np.array([1.0]), tol=1e-6)
     n_first, scale = len(made), 0.1 if loss == "logistic" else 1e-3
     for strength in (0.8, 0.5, 0.4):
@@ -119,7 +119,7 @@ def test_a_factor_that_is_kept_with_a_kernel_serves_the_next_strengths(
         assert known.finished
         wanted = solve(gram[None], y[:, 0], loss=loss, penalty="ridge", strength=strength, tol=1e-10)
         scores = wanted.kernel_weights[0] * cross @ wanted.dual_coef + wanted.intercept
-        np.testing.assert_allclose(known.held_out[:, 0], scores, atol=scale)
+        np.testing.assert_allclose(known.new_scores[:, 0], scores, atol=scale)
     assert (n_first, len(made)) == (1, 1) if loss == "squared" else len(made) - n_first <= 1
 
 
@@ -129,8 +129,8 @@ def test_averages_know_no_unit_that_single_precision_could_leave(unit: float) ->
     losses, weight, y = [get_loss("logistic")], np.ones(30), np.sign(RNG.normal(size=(30, 1)))
     found = []
     for scale in (1.0, unit):
-        kernel = opened(scale * gram, scale * cross, centered=True, dtype=np.float32)
-        found.append(fit_averages(kernel, losses, y, weight, np.array([0.1]) * scale, tol=1e-8).held_out)
+        kernel = center_kernel(scale * gram, scale * cross, centered=True, dtype=np.float32)
+        found.append(fit_averages(kernel, losses, y, weight, np.array([0.1]) * scale, tol=1e-8).new_scores)
     np.testing.assert_allclose(found[1], found[0], atol=1e-3)
 
 
@@ -140,8 +140,8 @@ def test_averages_are_those_of_the_solver(loss: str, centered: bool) -> None:
     gram, _ = matrices()
     targets = RNG.normal(size=(30, 2)) if loss in ("squared", "huber") else np.sign(RNG.normal(size=(30, 2)))
     weight, strengths = RNG.uniform(0.5, 2.0, 30), np.array([0.05, 2.0])
-    kernel = opened(gram.copy(), gram.copy(), centered=centered)
-    found = fit_averages(kernel, [get_loss(loss)] * 2, targets, weight, strengths, tol=1e-13).held_out
+    kernel = center_kernel(gram.copy(), gram.copy(), centered=centered)
+    found = fit_averages(kernel, [get_loss(loss)] * 2, targets, weight, strengths, tol=1e-13).new_scores
     for k in range(2):
         wanted = solve(
             gram[None], targets[:, k], loss=loss, penalty="ridge", strength=strengths[k], sample_weight=weight,
@@ -164,7 +164,7 @@ def test_sums_of_kernels_tell_the_strengths_at_which_next_to_nothing_is_left() -
 def test_averages_far_from_the_best_constants_are_within_their_gap() -> None:
     gram, cross = matrices(60)
     losses, weight, y = [get_loss("logistic")], np.ones(60), np.sign(gram[0] - np.median(gram[0]))[:, None]
-    kernel = opened(gram, cross, centered=True)
+    kernel = center_kernel(gram, cross, centered=True)
     weak, exact = (fit_averages(kernel, losses, y, weight, np.array([1e-4]), tol=tol) for tol in (1e-2, 1e-12))
     np.testing.assert_array_equal(np.sign(weak.fitted), y)
     assert _objective(weak, y, gram) <= 1.02 * _objective(exact, y, gram)
@@ -183,12 +183,12 @@ def test_averages_begin_from_those_of_another_strength() -> None:
     gram = np.exp(-((points[:, None] - points) ** 2).sum(axis=2) / 4.0)
     targets = np.sign(np.sin(2 * points[:, :2]) + 0.5 * rng.normal(size=(120, 2)))
     losses, weight, model = [get_loss("logistic")] * 2, np.ones(120), None
-    kernel = opened(gram.copy(), gram[:10].copy(), centered=True)
+    kernel = center_kernel(gram.copy(), gram[:10].copy(), centered=True)
     for strength in 3.0 ** -np.arange(4.0):
         strengths = np.array([1.0, 2.0]) * strength
         model = fit_averages(kernel, losses, targets, weight, strengths, tol=1e-11, start=model)
         fresh = fit_averages(kernel, losses, targets, weight, strengths, tol=1e-13)
-        np.testing.assert_allclose(model.held_out, fresh.held_out, atol=1e-4)
+        np.testing.assert_allclose(model.new_scores, fresh.new_scores, atol=1e-4)
 
 
 def test_models_of_all_rows_begin_from_the_mean_of_the_folds() -> None:
@@ -197,16 +197,16 @@ def test_models_of_all_rows_begin_from_the_mean_of_the_folds() -> None:
     gram, losses = np.exp(-((points[:, None] - points) ** 2).sum(axis=2)), [get_loss("logistic")] * 2
     places, models = [np.array([0, 1, 2, 3, 4, 5, 6, 7]), np.array([4, 5, 6, 7, 8, 9, 10])], []
     for at, strength in zip(places, (0.1, 0.3), strict=True):
-        kernel = opened(gram[np.ix_(at, at)], gram[:, at], centered=True)
+        kernel = center_kernel(gram[np.ix_(at, at)], gram[:, at], centered=True)
         own = fit_averages(kernel, losses, y[at], np.ones(len(at)), np.full(2, strength), tol=1e-6)
         models.append(replace(own, weights=np.ones(1)))
     found = AverageModels.mean_of(list(zip(places, models, strict=True)), 2, 12)
     assert found is not None
-    first, second = (own.expanded[0] * own.strengths for own in models)
+    first, second = (own.expansions[0] * own.strengths for own in models)
     expected = np.vstack([first[:4], (first[4:] + second[:4]) / 2, second[4:], np.zeros((1, 2))])
     np.testing.assert_allclose(np.array([own.dual_coef for own in found]).T, expected, rtol=1e-12)
     np.testing.assert_allclose(
-        [own.intercept for own in found], (models[0].expanded[1] + models[1].expanded[1]) / 2, rtol=1e-12
+        [own.intercept for own in found], (models[0].expansions[1] + models[1].expansions[1]) / 2, rtol=1e-12
     )
     assert all(own.certificate.relative_gap == np.inf for own in found)
 
@@ -370,22 +370,22 @@ def test_the_rule_of_one_standard_error_takes_the_simplest() -> None:
         Candidate(Mixture(EVERY, np.ones(9), 1.0), 0.1, np.array(pair)[:, None], n, 0, False)
         for pair, n in zip(scores, (1, 2, 9, 5), strict=True)
     ]
-    assert chosen(found, "best").tolist() == [2]
-    assert chosen(found, "1se").tolist() == [1]
+    assert choose_candidates(found, "best").tolist() == [2]
+    assert choose_candidates(found, "1se").tolist() == [1]
 
 
 def test_one_lucky_strength_does_not_decide() -> None:
     walks = [Mixture(EVERY, np.ones(9), mixing) for mixing in (0.0, 1.0)]
     scores = [(0, 0.7), (0, 0.85), (0, 0.7), (1, 0.8), (1, 0.82), (1, 0.8)]
     found = [Candidate(walks[k], 0.1, np.array([[score], [score]]), 1, 0, False) for k, score in scores]
-    assert chosen(found, "best").tolist() == [4]
+    assert choose_candidates(found, "best").tolist() == [4]
 
 
 def test_ends_of_a_walk_are_smoothed_as_much_as_its_middle() -> None:
     walk = Mixture(EVERY, np.ones(9), 1.0)
 
     def taken(*means: float) -> int:
-        return int(chosen([Candidate(walk, 0.1, np.full((2, 1), mean), 1) for mean in means], "best")[0])
+        return int(choose_candidates([Candidate(walk, 0.1, np.full((2, 1), mean), 1) for mean in means], "best")[0])
 
     # The last is far below: the mean of the first with itself would be above that of the best with its neighbors.
     assert [taken(0.79, 0.8, 0.7), taken(0.7, 0.8, 0.79), taken(0.8, 0.79, 0.7)] == [1, 1, 0]
@@ -399,7 +399,7 @@ def test_the_more_special_the_more_evidence_is_needed() -> None:
     def best(*others: tuple[Mixture, list[float]]) -> str:
         each = [(Mixture(EVERY, np.ones(4), 0.0), average), *others]
         found = [Candidate(m, 0.1, np.array(s)[:, None], 4, 0, False) for m, s in each]
-        taken = found[chosen(found, "best")[0]].family
+        taken = found[choose_candidates(found, "best")[0]].family
         return "view" if taken is view else "selection" if taken is selection else "average"
 
     tied, little, lucky = [0.86, 0.84, 0.8, 0.91], [0.85, 0.93, 0.8, 0.86], [0.95, 0.8, 0.95, 0.8]
@@ -422,10 +422,10 @@ def test_evidence_is_each_target_s_own_and_scores_that_are_not_finite_are_none()
         selection: [[0.6, 0.7, 0.6, 0.7], [0.9, 0.4, 0.6, 0.3], [0.1, 0.1, 0.1, 0.1]],
     }
     found = [Candidate(m, 0.1, np.array(each).T, 4, 0, False) for m, each in scores.items()]
-    assert chosen(found, "best").tolist() == [1, 0, 1]
+    assert choose_candidates(found, "best").tolist() == [1, 0, 1]
     parts = [Mixture(name, np.ones(4), 0.0, NARROW) for name in "ab"]  # nothing in less doubt
     found = [Candidate(m, 0.1, np.array([[s], [s]]), 4, 0, False) for m, s in zip(parts, (0.1, 0.2), strict=True)]
-    assert chosen(found, "best").tolist() == [1]
+    assert choose_candidates(found, "best").tolist() == [1]
 
 
 def test_what_is_special_and_what_leaves_out_columns_is_known_as_that() -> None:
@@ -449,22 +449,22 @@ class KnownFold:
 
     held_out = SimpleNamespace(scorer=None)
 
-    def __init__(self, score: Callable[[float, float], float], stored_bytes: int = 0) -> None:
-        self.score, self.stored_bytes = score, stored_bytes
+    def __init__(self, score: Callable[[float, float], float], matrix_bytes: int = 0) -> None:
+        self.score, self.matrix_bytes = score, matrix_bytes
         self.asked: list[tuple[float, float]] = []
         self.closed = 0
-        self.opened, self.is_open = self, True
+        self.kernels, self.is_open = self, True
 
     def averages(self, mixture: Mixture) -> bool:
         return mixture.mixing == 0
 
-    def held_bytes(self, mixture: Mixture, held_out: Any) -> int:
-        return 0 if self.averages(mixture) else self.stored_bytes
+    def retained_bytes(self, mixture: Mixture, held_out: Any) -> int:
+        return 0 if self.averages(mixture) else self.matrix_bytes
 
     def lighten(self, mixture: Mixture) -> None:
         pass
 
-    def tried(self, mixture: Mixture, fraction: float) -> Candidate:
+    def try_strength(self, mixture: Mixture, fraction: float) -> Candidate:
         self.asked.append((mixture.mixing, fraction))
         return Candidate(mixture, fraction, np.array([[self.score(mixture.mixing, fraction)]]), 1.0)
 
@@ -490,7 +490,7 @@ def raced(folds: list[Any], n_alphas: int = 25, *, every: bool = False) -> set[f
 def searched(folds: Rung, mixtures: list[Mixture], n_alphas: int = 25, *, every: bool = False) -> list[Candidate]:
     """Return what a search of an average and of selections tried, but for the empty model."""
     nothing = Mixture(EVERY, np.ones(2), 1.0, EMPTY)
-    return MixtureSearch(mixtures[:1], mixtures[1:], nothing, n_alphas, 1e-3, every=every).scored(folds)[1:]
+    return MixtureSearch(mixtures[:1], mixtures[1:], nothing, n_alphas, 1e-3, every=every).score(folds)[1:]
 
 
 def test_what_cannot_win_with_fewer_rows_is_not_tried_with_all() -> None:
@@ -583,10 +583,10 @@ def test_a_selection_goes_on_to_all_rows_only_where_it_is_ahead_of_averages(more
 @pytest.mark.parametrize("most", [0, 3, 4, 5])
 def test_a_search_that_ends_between_a_look_and_a_walk_keeps_what_was_scored(most: int) -> None:
     class Ending(KnownFold):
-        def tried(self, mixture: Mixture, fraction: float) -> Candidate:
+        def try_strength(self, mixture: Mixture, fraction: float) -> Candidate:
             if mixture.mixing and sum(mixing > 0 for mixing, _ in self.asked) == most:
                 raise KeyboardInterrupt
-            return super().tried(mixture, fraction)
+            return super().try_strength(mixture, fraction)
 
     folds = Rung([Ending(lambda mixing, _: 0.7 + 0.1 * mixing) for _ in range(5)], 1, lambda line: None)
     found = searched(folds, [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)])
@@ -598,7 +598,7 @@ def test_folds_of_fewer_rows_keep_every_class_and_hold_out_the_same_rows() -> No
     labels = np.repeat([0, 1, 2], [1500, 450, 50])
     splits = [(np.flatnonzero(np.arange(2000) % 5 != k), np.flatnonzero(np.arange(2000) % 5 == k)) for k in range(5)]
     weight = np.where(np.arange(2000) < 100, 0.0, 1.0)
-    fewer = of_fewer_rows(splits, labels, weight)
+    fewer = select_short_folds(splits, labels, weight)
     assert len(fewer) == 3
     for (train, test), (whole, held_out) in zip(fewer, splits, strict=False):
         assert set(train) <= set(whole)
@@ -607,7 +607,7 @@ def test_folds_of_fewer_rows_keep_every_class_and_hold_out_the_same_rows() -> No
         assert set(labels[train]) == {0, 1, 2}
         np.testing.assert_array_equal(test, held_out)
     short = [(train[:350], test) for train, test in splits]  # of which 80 have no weight
-    assert of_fewer_rows(short, labels, weight) == []
+    assert select_short_folds(short, labels, weight) == []
 
 
 def test_what_cannot_win_is_not_walked() -> None:
@@ -673,7 +673,7 @@ def test_folds_too_large_to_be_held_together_are_opened_one_at_a_time() -> None:
     def score(mixing: float, fraction: float) -> float:
         return mixing - (np.log(fraction / 1e-2)) ** 2
 
-    small, large = ([KnownFold(score, stored_bytes=size) for _ in range(3)] for size in (1, 2 * MOST_ROOM // 5))
+    small, large = ([KnownFold(score, matrix_bytes=size) for _ in range(3)] for size in (1, 2 * MOST_ROOM // 5))
     assert raced(small) == raced(large) == {0.0, 1.0}
     assert [sorted(fold.asked) for fold in small] == [sorted(fold.asked) for fold in large]
     assert [fold.closed for fold in small] == [large[0].closed, 1, 1] == [1, 1, 1]  # when all is tried
@@ -728,10 +728,10 @@ def test_the_last_fit_begins_from_the_first_fold_wherever_its_rows_are() -> None
     seen = []
 
     def recorded(opened: Any, rows: np.ndarray, folds: Any, *of: Any) -> Any:
-        seen.append((rows, folds[0], begun(opened, rows, folds, *of)))
+        seen.append((rows, folds[0], fit_starts(opened, rows, folds, *of)))
         return seen[-1][-1]
 
-    where = "manykernels.estimators.selection.choice.begun"
+    where = "manykernels.estimators.selection.choice.fit_starts"
     with patch(where, lambda *_: None), patch.object(OpenedKernels, "room", 0):  # kernels are evaluated
         cold = MKLClassifierCV(bank(), cv=splits).fit(X, labels, sample_weight=weight)
     with patch(where, recorded), patch.object(OpenedKernels, "room", 0):

@@ -43,9 +43,9 @@ def test_averages_on_features_are_the_optimum(loss: str, intercept: bool) -> Non
     exact = FactoredNewton(tol=1e-9).solve(posed)
     found = scores_of(training, read_as(training, X), [exact])[:, 0] + exact.intercept
     np.testing.assert_allclose(models.fitted[:, 0], found, atol=1e-4)
-    np.testing.assert_allclose(models.held_out, models.fitted, atol=1e-9)
+    np.testing.assert_allclose(models.new_scores, models.fitted, atol=1e-9)
     models.__dict__["weights"] = weights
-    (own,) = fit_of([problem], models.without_kernel()).solutions
+    (own,) = fit_of([problem], models.drop_kernel()).solutions
     told = scores_of(training, read_as(training, X), [own])[:, 0] + own.intercept
     np.testing.assert_allclose(told, models.fitted[:, 0], atol=1e-8)
 

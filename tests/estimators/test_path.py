@@ -21,7 +21,7 @@ from manykernels import (
     solve,
     survival_array,
 )
-from manykernels.estimators.selection.mixtures import alpha_grid, checked_alphas
+from manykernels.estimators.selection.mixtures import alpha_grid, check_alphas
 from manykernels.estimators.selection.path import regularization_path
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import as_stack
@@ -172,7 +172,7 @@ def test_grids() -> None:
     assert alpha_grid(2.0, 1, 0.1).tolist() == [2.0]
     assert alpha_grid(0.1 + 0.2, 4, 0.1)[0] == 0.1 + 0.2
     np.testing.assert_allclose(alpha_grid(4.0, 3, 0.25), [4.0, 2.0, 1.0])
-    np.testing.assert_array_equal(checked_alphas([1.0, 3.0, 2.0]), [3.0, 2.0, 1.0])
+    np.testing.assert_array_equal(check_alphas([1.0, 3.0, 2.0]), [3.0, 2.0, 1.0])
 
 
 @pytest.mark.parametrize("outputs", ["own", "shared"])

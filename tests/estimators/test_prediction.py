@@ -63,7 +63,7 @@ def test_only_active_kernels_and_support_samples_are_kept_and_read(data: Any, mo
     coefficients = np.zeros((2, 60))
     coefficients[0, 3:20], coefficients[1, 10:31] = 1.0, -2.0
     expected = np.einsum("km,mij,kj->ik", weights, bank.block(rows, rows), coefficients)[:7]
-    expansion = Expansion.of(bank, rows, weights, coefficients)
+    expansion = Expansion.create(bank, rows, weights, coefficients)
     assert (len(expansion.bank), expansion.support.n_samples) == (2, 28)
     read, evaluate = [], FittedBank.evaluate
 
@@ -138,8 +138,8 @@ def test_few_rows_have_the_scores_that_many_have(name: str, outputs: str) -> Non
     new = X[:20] + 0.1
     many, few = model.predict(new), np.vstack([model.predict(new[:3]), model.predict(new[3:4]), model.predict(new[4:])])
     np.testing.assert_allclose(few, many, rtol=1e-10, atol=1e-10)
-    assert bool(model._expansion._of_kernels) == (name in ("a column each", "all columns"))
-    assert "_of_kernels" not in vars(pickle.loads(pickle.dumps(model._expansion)))  # made again from the samples
+    assert bool(model._expansion._kernel_functions) == (name in ("a column each", "all columns"))
+    assert "_kernel_functions" not in vars(pickle.loads(pickle.dumps(model._expansion)))  # made again from the samples
 
 
 @pytest.mark.parametrize("rows", [2, 30])

@@ -23,7 +23,7 @@ def interaction(n=N, seed=0, columns=8):
 
 
 def samples_of(X, y):
-    return Samples.of(Table.of(X), np.asarray(y, dtype=np.float64).reshape(len(y), -1), np.ones(len(y)))
+    return Samples.create(Table.wrap(X), np.asarray(y, dtype=np.float64).reshape(len(y), -1), np.ones(len(y)))
 
 
 def widths_of(bank, X, y):
@@ -88,7 +88,9 @@ def test_rows_that_are_held_out_change_nothing():
     garbage = X.copy(), y.copy()
     garbage[0][test] = 1e3 * np.random.default_rng(1).normal(size=(50, 8))
     garbage[1][test] = -50.0
-    kept = [Samples.of(Table.of(own[train]), y_own[train, None], np.ones(100)) for own, y_own in ((X, y), garbage)]
+    kept = [
+        Samples.create(Table.wrap(own[train]), y_own[train, None], np.ones(100)) for own, y_own in ((X, y), garbage)
+    ]
     banks = [with_relevance(BANK, own, Squared()) for own in kept]
     assert banks[0].kernels == banks[1].kernels
 

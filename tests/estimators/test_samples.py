@@ -44,14 +44,14 @@ def seen(monkeypatch):
 
         monkeypatch.setattr(owner, name, run)
 
-    counted(columns, "_checked_array")
+    counted(columns, "_check_array")
     counted(columns.Table, "_read_new", lambda table, keys: len(set(keys) - set(table._read)))  # once a column
     counted(stack, "check_gram_array")
     counted(stack, "check_rectangular_grams")
     return counts
 
 
-@pytest.mark.parametrize(("given", "check"), [(X, "_checked_array"), (FRAME, "_read_new")], ids=["array", "frame"])
+@pytest.mark.parametrize(("given", "check"), [(X, "_check_array"), (FRAME, "_read_new")], ids=["array", "frame"])
 @pytest.mark.parametrize(
     "model",
     [MKLRegressor(), MKLRegressor(alpha=1e3), KernelAligner(), GaussianMKL(resources={"max_iter": 2}, tol=0.5)],
@@ -69,7 +69,7 @@ def test_once_in_fit_and_once_in_predict(given, check, model, seen):
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("given", "check"), [(X, "_checked_array"), (FRAME, "_read_new")], ids=["array", "frame"])
+@pytest.mark.parametrize(("given", "check"), [(X, "_check_array"), (FRAME, "_read_new")], ids=["array", "frame"])
 @pytest.mark.parametrize("alphas", [None, [0.1, 0.03, 0.01]], ids=["laid out", "given"])
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_once_in_a_whole_cross_validation(given, check, alphas, seen):
@@ -97,7 +97,7 @@ def test_kernels_once_and_a_stack_never_again(seen):
 def test_zero_weights_are_left_out_without_another_look(seen):
     weight = np.where(np.arange(40) < 30, 1.0, 0.0)
     model = MKLRegressor().fit(X, Y, weight)
-    assert seen == {"_checked_array": 1}
+    assert seen == {"_check_array": 1}
     assert model.solution_.dual_coef.shape == (40,)
     assert not model.solution_.dual_coef[30:].any()
     np.testing.assert_allclose(model.predict(X), MKLRegressor().fit(X[:30], Y[:30]).predict(X), atol=1e-12)

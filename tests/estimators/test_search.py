@@ -57,7 +57,7 @@ class TwoKernels(BaseKernelSearch):
 
     def _search(self, posed: SearchProblem) -> Discovery:
         grams = np.array([kernel.spec(posed.points[:, list(kernel.columns)]) for kernel in FOUND])
-        problem = posed.on(DenseStack(grams), get_regularizer("l1", posed.strength))
+        problem = posed.replace_stack(DenseStack(grams), get_regularizer("l1", posed.strength))
         limits = Limits(self.tol, self.max_iter, name="search for two kernels")
         return run_search(self._candidates(problem), limits, problem)
 

@@ -29,7 +29,7 @@ from manykernels import (
     survival_array,
 )
 from manykernels.estimators.permutations import noise_levels, permutations_for, random_orders
-from manykernels.estimators.strength import NoiseLevel, clear, p_value, told
+from manykernels.estimators.strength import NoiseLevel, clear, is_clear, p_value
 from manykernels.kernels import Gaussian, KernelSpec, Linear
 from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import CoxPartial, get_loss, survival_target
@@ -544,10 +544,10 @@ def test_orders_are_drawn_until_they_tell_a_target_from_noise() -> None:
             problem = Problem(grams, target, get_loss("squared"), BlockL1(1.0))
             (some,), (every,) = noise_levels([problem], 0, until_told=True), noise_levels([problem], 0)
             n = len(some.permuted)
-            assert told([some]) or n == len(every.permuted) == 199
+            assert is_clear([some]) or n == len(every.permuted) == 199
             assert clear([some]) or n in (59, 99, 139, 179, 199)
             np.testing.assert_allclose(some.permuted, every.permuted[:n], rtol=1e-10)
-            assert told([some]) <= (p_value([every]) <= 0.1)
+            assert is_clear([some]) <= (p_value([every]) <= 0.1)
             drawn.setdefault(share, []).append(n)
     assert np.median(drawn[0.0]) == 199  # noise is never told from itself
     assert np.median(drawn[0.45]) <= 59
@@ -559,7 +559,7 @@ def test_targets_are_told_by_how_few_orders_they_are_behind() -> None:
         norms = 1.0 + 1e-3 * np.arange(n_orders + 1)[::-1, None]
         return NoiseLevel(norms[n_ahead], np.delete(norms, n_ahead, axis=0), 1.0, False)
 
-    few = {n: [told([level(n, k)]) for k in range(3)] for n in (19, 59, 99, 139)}
+    few = {n: [is_clear([level(n, k)]) for k in range(3)] for n in (19, 59, 99, 139)}
     assert few == {19: [False] * 3, 59: [True, False, False], 99: [True, True, False], 139: [True] * 3}
 
 

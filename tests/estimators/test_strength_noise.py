@@ -84,10 +84,10 @@ def test_kernels_that_are_compared_a_few_at_a_time_tell_the_same(monkeypatch: py
     norms[::3], permuted = 1.0, level.permuted.copy()
     permuted[:, ::3] = 1.0  # kernels that tell nothing apart
     whole, parts = (strength.NoiseLevel(norms, permuted, level.loss, constant=False) for _ in range(2))
-    known = whole.relations, whole.beyond, p_value([whole])
+    known = whole.relations, whole.significant, p_value([whole])
     monkeypatch.setattr(strength, "BLOCK", 5)
     np.testing.assert_allclose(parts.relations, known[0], rtol=1e-12)
-    assert np.array_equal(parts.beyond, known[1])
+    assert np.array_equal(parts.significant, known[1])
     assert p_value([parts]) == known[2]
     assert whole.relations[0].std() > 0
 
@@ -130,7 +130,7 @@ def test_orders_of_some_of_many_rows_are_the_unit(monkeypatch: pytest.MonkeyPatc
     levels = []
     for n_rows in (N // 2, N):
         monkeypatch.setattr(permutations, "UNIT_ROWS", n_rows)
-        levels.append(PermutedTargets.of([posed(X, y)], 0).levels([posed(X, y)])[0])
+        levels.append(PermutedTargets.create([posed(X, y)], 0).levels([posed(X, y)])[0])
     np.testing.assert_allclose(levels[0].norms, levels[1].norms, rtol=1e-9)  # of all rows
     assert not np.allclose(levels[0].permuted, levels[1].permuted)
 
@@ -159,7 +159,7 @@ def test_some_rows_are_told_from_noise_in_one_of_twenty_cases_too(monkeypatch: p
     chances = []
     for seed in range(200):
         problem = Problem(stack, rng.uniform(size=N) ** 2, get_loss("squared"), get_regularizer("l1", 1.0))
-        levels = PermutedTargets.of([problem], seed).levels_among(stack, permutations.ENOUGH_ROWS)
+        levels = PermutedTargets.create([problem], seed).levels_among(stack, permutations.ENOUGH_ROWS)
         assert levels is not None
         chances.append(p_value(levels))
     assert 2 <= np.sum(np.array(chances) <= 0.05) <= 21  # ten expected; of a fair test beyond in 1 of 1,000 cases
@@ -172,7 +172,10 @@ def test_rows_that_do_not_stand_for_all_are_not_asked(monkeypatch: pytest.Monkey
 
     def asked(target: Array, *, fit_intercept: bool = True, groups: Array | None = None) -> bool:
         problem = Problem(stack, target, get_loss("squared"), get_regularizer("l1", 1.0), fit_intercept=fit_intercept)
-        return PermutedTargets.of([problem], 0, groups=groups).levels_among(stack, permutations.ENOUGH_ROWS) is not None
+        return (
+            PermutedTargets.create([problem], 0, groups=groups).levels_among(stack, permutations.ENOUGH_ROWS)
+            is not None
+        )
 
     assert asked(y)
     assert not asked(y, groups=np.arange(N) // 2)

@@ -23,7 +23,7 @@ from manykernels import (
     survival_array,
 )
 from manykernels.estimators import Resources
-from manykernels.estimators.selection.strengths import limited
+from manykernels.estimators.selection.strengths import limit_search
 from manykernels.estimators.supervised.descent import SHARES
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.plan import FACTORED
@@ -160,7 +160,7 @@ def test_without_any_time_the_strength_is_the_default(given: dict[str, Any]) -> 
 
 def test_a_search_leaves_to_the_last_fit_what_that_is_predicted_to_take() -> None:
     for last, left in ((0.0, 80.0), (1.0, 80.0), (70.0, 30.0), (1e9, 0.0)):
-        with limited(100.0, last) as end:
+        with limit_search(100.0, last) as end:
             assert seconds_left() == pytest.approx(left, abs=1.0)
             assert end == pytest.approx(time.perf_counter() + 100.0, abs=1.0)
 

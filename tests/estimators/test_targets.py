@@ -111,8 +111,8 @@ def test_targets_of_held_out_rows_change_nothing_in_their_fold(monkeypatch):
     folds: list[TargetFold] = []
 
     class Noted(TargetFold):
-        def of_targets(self, targets):
-            folds.append(super().of_targets(targets))
+        def select_targets(self, targets):
+            folds.append(super().select_targets(targets))
             return folds[-1]
 
     monkeypatch.setattr(search, "TargetFold", Noted)

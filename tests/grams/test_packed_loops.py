@@ -30,8 +30,8 @@ def test_packed_loops_equal_numpy(n, dtype):
     triangles, exact = read_only(packed(grams)), grams.astype(np.float64)
     d = np.array([0.5, 0.0, -2.0, 1.0])
     quad, each, combined = np.empty(4), np.empty((4, n)), np.zeros(triangles.shape[1])
-    packed_loops.packed_quad(triangles, n, rho, quad)
-    packed_loops.packed_apply_each(triangles, n, rho, each)
+    packed_loops.quad_packed(triangles, n, rho, quad)
+    packed_loops.apply_packed_each(triangles, n, rho, each)
     used = np.flatnonzero(d)
     for first, last in ((0, n), (n, combined.size)):
         loops.add_columns(triangles, used, d[used], combined[first:last], first)
@@ -58,7 +58,7 @@ def test_a_bad_entry_shows():
     triangles = packed(symmetric(5))
     triangles[2, 3] = np.nan
     quad = np.empty(4)
-    packed_loops.packed_quad(read_only(triangles), 5, np.ones(5), quad)
+    packed_loops.quad_packed(read_only(triangles), 5, np.ones(5), quad)
     np.testing.assert_array_equal(np.isnan(quad), [False, False, True, False])
 
 

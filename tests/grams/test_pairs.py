@@ -51,7 +51,7 @@ def test_same_answer_as_the_explicit_kronecker_product(sizes, share, regularizer
     weights = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
     start = Problem(kron, y, "squared", get_regularizer(regularizer, 1.0), fit_intercept=fit_intercept)
     dense = replace(start, sample_weight=weights).at_fraction(0.2)
-    free = dense.over(stack)
+    free = dense.replace_twin(stack)
     chosen, reason = choose_solver(free)
     assert chosen.name == "block_coordinate"
     assert "products" in reason
@@ -100,7 +100,7 @@ def test_losses_with_derivatives_need_only_products(loss, regularizer, fit_inter
     start = Problem(kron, y, loss, get_regularizer(regularizer, 1.0), fit_intercept=fit_intercept)
     weights = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
     dense = replace(start, sample_weight=weights).at_fraction(0.1)
-    free = dense.over(stack)
+    free = dense.replace_twin(stack)
     assert choose_solver(free)[0].name == "block_coordinate"
     found = choose_solver(free)[0](tol=1e-9).solve(free)
     expected = choose_solver(dense)[0](tol=1e-9).solve(dense)

@@ -11,7 +11,7 @@ GRAMS = np.stack([X[:, :3] @ X[:, :3].T, X @ X.T, np.exp(-0.1 * ((X[:, None] - X
 
 
 def test_products_of_features_are_the_kernels_and_their_number_is_the_rank():
-    factors = PivotedFactors.of(GRAMS)
+    factors = PivotedFactors.factorize(GRAMS)
     assert factors.ranks[:2].tolist() == [3, 8]
     for gram, features, pivots in zip(GRAMS, factors.features, factors.pivots, strict=True):
         np.testing.assert_allclose(features @ features.T, gram, atol=1e-8)

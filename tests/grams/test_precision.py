@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from manykernels.grams.precision import in_precision, product_in_precision
+from manykernels.grams.precision import convert_precision, product_in_precision
 
 rng = np.random.default_rng(0)
 FEATURES = rng.normal(size=(40, 7)).astype(np.float32)
@@ -23,11 +23,11 @@ def test_each_column_has_a_unit_of_its_own() -> None:
     known = FEATURES.T.astype(np.float64) @ vectors
     found = product_in_precision(FEATURES.T, vectors)
     assert (np.abs(found - known).max(axis=0) < 1e-5 * np.abs(known).max(axis=0)).all()
-    rounded, units = in_precision(vectors, np.float32)
+    rounded, units = convert_precision(vectors, np.float32)
     assert rounded.dtype == np.float32
     np.testing.assert_allclose(rounded * units, vectors, rtol=1e-6)
 
 
 def test_vectors_of_the_same_precision_are_taken_as_they_are() -> None:
     vectors = rng.normal(size=(40, 2))
-    assert in_precision(vectors, np.float64)[0] is vectors
+    assert convert_precision(vectors, np.float64)[0] is vectors

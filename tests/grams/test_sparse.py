@@ -165,7 +165,7 @@ def test_several_classes_share_weights() -> None:
 def test_a_table_keeps_what_kernels_share() -> None:
     """Letters are read once for all kernels of one alphabet; parts of a table hold their own objects."""
     X = table(0)
-    bank, values = BANK.fit_columns(Table.of(X))
+    bank, values = BANK.fit_columns(Table.wrap(X))
     assert isinstance(values, MixedRows)
     held = ColumnTable(values)
     first, second = (held.features_of(spec, 0) for spec in bank.specs[:2])
@@ -214,7 +214,7 @@ def test_listed_features_are_those_counted_again() -> None:
 
 def test_plans_count_features_of_objects() -> None:
     """A bank of many k-mers is predicted to take longer, and to hold more, than one of as many columns."""
-    features, held = object_sizes([("4", Kmers(4), (0,)), ("2", Kmers(2), (0,))], Table.of(table(4, 200)))
+    features, held = object_sizes([("4", Kmers(4), (0,)), ("2", Kmers(2), (0,))], Table.wrap(table(4, 200)))
     letters = table(4, 200)["dna"].str.len().sum()
     assert features == pytest.approx(2 * letters, rel=0.1)
     assert held == pytest.approx(letters + 2 * 24 * 200, rel=0.1)

@@ -8,7 +8,7 @@ import pytest
 
 from manykernels import Gaussian, KernelBank, Linear
 from manykernels.grams.repeats import pays, repeats_of
-from manykernels.grams.training import open_training, plan_for, sized_bank, total_rank
+from manykernels.grams.training import open_training, plan_for, size_bank, total_rank
 from manykernels.kernels import Joint
 from manykernels.kernels.bank.columns import Table
 
@@ -24,8 +24,8 @@ COLUMNS = {
 @pytest.mark.parametrize("name", COLUMNS)
 def test_the_rank_of_columns_is_that_of_their_values(name):
     X, expected = COLUMNS[name]
-    assert total_rank(Table.of(X)) == expected
-    assert total_rank(Table.of(pd.DataFrame(X))) == expected
+    assert total_rank(Table.wrap(X)) == expected
+    assert total_rank(Table.wrap(pd.DataFrame(X))) == expected
 
 
 REPEATED = RNG.integers(0, (3, 9, 40, 150), size=(300, 4)).astype(float)
@@ -63,7 +63,7 @@ def test_points_of_columns_are_counted_as_far_as_matrices_among_them_may_pay():
     X = np.column_stack([rng.integers(0, 3, size=(900, 3)), rng.integers(0, 300, size=(900, 3))]).astype(np.float64)
     columns = [(0, 1), (0, 1, 2), (0, 3), (3, 4, 5)]
     kernels = [(f"{of}: {w}", Gaussian(w), list(of)) for of in columns for w in (0.5, 1.0, 2.0, 4.0)]
-    found = repeats_of(bank := KernelBank(kernels), bank.expand(table := Table.of(X)), table)
+    found = repeats_of(bank := KernelBank(kernels), bank.expand(table := Table.wrap(X)), table)
     counts = [(4, len(np.unique(X[:, of], axis=0))) for of in map(list, columns)]
     assert sorted(found) == sorted((m, v) for m, v in counts if pays(m, len(X), v))
     assert 0 < len(found) < len(columns)
@@ -87,12 +87,12 @@ def gapped_table(n: int, gaps: str) -> pd.DataFrame:
 def test_each_gap_pattern_has_one_missingness_kernel_at_every_size(n, gaps):
     table, bank = gapped_table(n, gaps), KernelBank.auto(missing="indicator")
     expected = [f"{column}: missing" for column in GAPPED[gaps]]
-    for own in (bank, bank.resolve(table), sized_bank(bank, table), sized_bank(bank, table).resolve(table)):
+    for own in (bank, bank.resolve(table), size_bank(bank, table), size_bank(bank, table).resolve(table)):
         again = own.replace(missing="indicator")  # a pattern that has a kernel gets no second one
         for one in (own, again):
             names = [name for name, _, _ in one.expand(table)]
             assert [name for name in names if name.endswith("missing")] == expected
-    landmarks = sum("landmarks" in name for name, _, _ in sized_bank(bank, table).expand(table))
+    landmarks = sum("landmarks" in name for name, _, _ in size_bank(bank, table).expand(table))
     assert (landmarks > 0) == (n == 2_500)
 
 

@@ -48,8 +48,8 @@ def _data(n: int = 48) -> tuple[Any, Any]:
 def test_the_learner_at_the_learned_weights_is_the_learned_model(given: dict[str, Any]) -> None:
     X, y = _data()
     model = MKLRegressor(BANK, alpha=0.05, tol=1e-10, resources={"max_iter": 500}, **given).fit(X[:36], y[:36])
-    samples = Samples.of(Table.of(X[:36]), y[:36], np.ones(36))
-    fixed = FixedWeights.of(model, samples, HeldOut(Table.of(X[36:]), y[36:], None, None))
+    samples = Samples.create(Table.wrap(X[:36]), y[:36], np.ones(36))
+    fixed = FixedWeights.fit(model, samples, HeldOut(Table.wrap(X[36:]), y[36:], None, None))
     alone = fixed._fitted(fixed.gram(model.kernel_weights_), slice(None))
     np.testing.assert_allclose(
         alone.predict(fixed.gram(model.kernel_weights_)), model.predict(X[:36]), atol=1e-4 * np.abs(y).max()

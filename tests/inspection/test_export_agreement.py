@@ -251,13 +251,13 @@ def test_the_written_file_is_measured(tmp_path, monkeypatch):
     assert told.measured_by == "Python"
     assert "measured on" in told.path.read_text(encoding="utf-8")
     assert export_model(model, tmp_path / "model.sql").measured_by.startswith("SQLite")
-    real = agreement._by_python
+    real = agreement._run_python
 
     def wrong(*given):
         scores, by = real(*given)
         return scores + 0.5, by
 
-    monkeypatch.setattr(agreement, "_by_python", wrong)
+    monkeypatch.setattr(agreement, "_run_python", wrong)
     with pytest.raises(IncompatibleError, match=r"differs from the model by 0\.55"):
         export_model(model, tmp_path / "wrong.py")
     assert not (tmp_path / "wrong.py").exists()

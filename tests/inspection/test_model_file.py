@@ -36,7 +36,7 @@ from manykernels import (
 from manykernels.estimators.parameters import Search
 from manykernels.exceptions import ModelFileError
 from manykernels.inspection import read_metadata
-from manykernels.inspection.model_file.values import Decoder, Encoder, known_classes
+from manykernels.inspection.model_file.values import Decoder, Encoder, allowed_classes
 from manykernels.kernels import FittedBank
 from manykernels.objective import get_loss, get_regularizer
 from manykernels.solvers import InteriorPoint
@@ -617,7 +617,7 @@ def test_names_of_classes_are_unique() -> None:
     from manykernels.solvers.registry import SOLVERS
 
     registered = {*LOSSES.values(), *REGULARIZERS.values(), *SOLVERS.values()}
-    classes = known_classes()
+    classes = allowed_classes()
     assert registered <= set(classes.values())
     assert not set(classes) & set(Decoder({})._kinds)
 

@@ -13,7 +13,7 @@ import pytest
 
 from manykernels import KernelBank, MKLClassifier, MKLRegressor, MKLRegressorCV, report
 from manykernels.inspection.displays.plotting import PALETTE
-from manykernels.inspection.reports.pictures import MOST_CURVES, MOST_SURFACES, drawn, functions_of
+from manykernels.inspection.reports.pictures import MOST_CURVES, MOST_SURFACES, draw_picture, functions_of
 from manykernels.kernels import Gaussian
 
 
@@ -126,7 +126,7 @@ def _brightness(color: str) -> int:
 
 
 def test_names_with_markup_and_formulas_are_text() -> None:
-    picture = drawn(lambda figure: figure.subplots().set_title(r"a <b> & \$x_1\$ --"), 'says "so" & <so>')
+    picture = draw_picture(lambda figure: figure.subplots().set_title(r"a <b> & \$x_1\$ --"), 'says "so" & <so>')
     _parsed(picture.svg)
     assert "a &lt;b&gt; &amp; $x_1$ --</text>" in picture.svg
     assert 'aria-label="says &quot;so&quot; &amp; &lt;so&gt;"' in picture.svg

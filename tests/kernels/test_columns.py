@@ -48,17 +48,17 @@ def test_selections_are_those_of_a_column_transformer(selection: Any, frame: pd.
     numbers = frame[NUMBERS]
     listed = list(selection) if isinstance(selection, tuple) else selection
     expected = ColumnTransformer([("chosen", "passthrough", listed)]).fit_transform(numbers)
-    table = Table.of(numbers)
+    table = Table.wrap(numbers)
     np.testing.assert_array_equal(table.numeric(table.positions(selection)), expected.astype(float))
 
 
 def test_single_names_positions_and_everything(frame: pd.DataFrame) -> None:
-    table = Table.of(frame)
+    table = Table.wrap(frame)
     assert table.positions("bmi") == (1,)
     assert table.positions(-1) == (3,)
     assert table.positions(np.int64(2)) == (2,)
     assert table.positions(None) == (0, 1, 2, 3)
-    assert Table.of(np.ones((2, 3))).positions(slice(None)) == (0, 1, 2)
+    assert Table.wrap(np.ones((2, 3))).positions(slice(None)) == (0, 1, 2)
 
 
 BAD = [
@@ -77,7 +77,7 @@ BAD = [
 @pytest.mark.parametrize(("selection", "message"), BAD, ids=[message for _, message in BAD])
 def test_wrong_selections_are_explained(selection: Any, message: str, frame: pd.DataFrame) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        Table.of(frame).positions(selection)
+        Table.wrap(frame).positions(selection)
 
 
 def test_names_need_a_data_frame() -> None:
@@ -107,7 +107,7 @@ def test_columns_that_are_not_numbers_are_named_only_if_used(frame: pd.DataFrame
     ids=["nullable", "object numbers", "categorical", "digits as text", "complex", "dates"],
 )
 def test_what_counts_as_numeric(values: Any, accepted: bool) -> None:
-    table = Table.of(pd.DataFrame({"a": values}))
+    table = Table.wrap(pd.DataFrame({"a": values}))
     if accepted:
         assert table.numeric([0]).dtype == np.float64
     else:
@@ -181,7 +181,7 @@ def test_rows_that_are_turned_in_parts_are_the_same_numbers(dtype: type, monkeyp
     monkeypatch.setattr(columns, "BY_COLUMNS", 1)
     monkeypatch.setattr(columns, "ROWS_AT_ONCE", 7)
     X = (10 * np.random.default_rng(0).normal(size=(30, 3))).astype(dtype)
-    read = columns.Table.of(X).codes(range(3))
+    read = columns.Table.wrap(X).codes(range(3))
     assert read.flags.f_contiguous
     assert read.dtype == np.float64
     assert np.array_equal(read, X)

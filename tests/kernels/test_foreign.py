@@ -95,7 +95,7 @@ class Undensified(sparse.csr_array):
 def test_sparse_layers_of_anndata_stay_sparse() -> None:
     counts = sparse.random_array((40, 30), density=0.2, rng=0, format="csr")
     y = np.asarray(counts[:, [0]].todense()).ravel()
-    table = Table.of(Annotated(Undensified(counts)), sparse=True)
+    table = Table.wrap(Annotated(Undensified(counts)), sparse=True)
     assert table.is_sparse
     assert table.columns is not None
     assert table.columns[:2] == ("gene0", "gene1")
@@ -106,7 +106,7 @@ def test_sparse_layers_of_anndata_stay_sparse() -> None:
     np.testing.assert_allclose(
         model.predict(Annotated(counts)), expected.predict(pd.DataFrame(counts.todense(), columns=table.columns)), 1e-6
     )
-    dense = Table.of(Annotated(np.asarray(counts.todense())))
+    dense = Table.wrap(Annotated(np.asarray(counts.todense())))
     assert dense.data.index[0] == "cell0"
 
 
@@ -126,9 +126,9 @@ def test_polars_itself(monkeypatch: pytest.MonkeyPatch) -> None:
             "at": polars.Series([datetime.datetime(2020, 1, 1, 3)] * 3).dt.replace_time_zone("UTC"),
         }
     )
-    table = Table.of(frame)
+    table = Table.wrap(frame)
     assert [table.kind(j) for j in range(7)] == [
         "number", "boolean", "category", "ordered", "category", "date", "instant",
     ]  # fmt: skip
-    assert Table.of(frame["age"]).n_columns == 1
+    assert Table.wrap(frame["age"]).n_columns == 1
     assert table.data["stage"].cat.categories.tolist() == ["low", "high"]

@@ -63,7 +63,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize(("column", "kind", "codes"), COLUMNS.values(), ids=COLUMNS)
 def test_every_type_of_column_is_known_and_becomes_numbers(column, kind, codes):
-    table = Table.of(pd.DataFrame({"a": column}))
+    table = Table.wrap(pd.DataFrame({"a": column}))
     assert table.kind(0) == kind
     if codes is not None:
         np.testing.assert_array_equal(table.codes([0])[:, 0], np.array(codes, dtype=float))
@@ -81,10 +81,10 @@ def test_a_data_frame_of_dask_keeps_names_and_types():
 
 def test_text_is_told_from_categories(rng):
     notes = pd.Series([f"seen on day {i} by the doctor on duty {i % 7}" for i in range(40)])
-    assert Table.of(notes.to_frame()).kind(0) == "text"
+    assert Table.wrap(notes.to_frame()).kind(0) == "text"
     many = pd.Series(rng.integers(0, 500, 1000)).map("site {}".format)
-    assert Table.of(many.to_frame()).kind(0) == "category"
-    assert Table.of(notes.astype("category").to_frame()).kind(0) == "category"  # the user knows better
+    assert Table.wrap(many.to_frame()).kind(0) == "category"
+    assert Table.wrap(notes.astype("category").to_frame()).kind(0) == "category"  # the user knows better
     with pytest.raises(InvalidInputError, match="numbers as text in 40 rows, of which 1 are none, such as 'n/a'"):
         MKLClassifier().fit(pd.DataFrame({"a": [*map(str, range(39)), "n/a"]}), np.arange(40) % 2)
 
@@ -174,7 +174,7 @@ def test_kernels_that_need_numbers_refuse_categories_in_every_composition():
 
 
 def test_rows_of_a_table_remember_what_their_columns_are(mixed):
-    table = Table.of(mixed)
+    table = Table.wrap(mixed)
     codes = table.codes(range(table.n_columns))
     few = np.array([3, 1])
     np.testing.assert_array_equal(table[few].codes(range(table.n_columns)), codes[few])

@@ -164,7 +164,7 @@ def test_levels_are_those_of_the_whole_training_table() -> None:
 
 def test_equal_texts_are_one_level_in_fit() -> None:
     column = pd.Series([1, "1", 1.0, "2", 2, "x"], dtype=object)
-    encoding = Encoding.of(column, "category")
+    encoding = Encoding.fit(column, "category")
     assert encoding.levels == (1, "2", "x")
     assert encoding.encode(column).tolist() == [0, 0, 0, 1, 1, 2]
     # Text is matched as it is, before what it spells.
@@ -249,7 +249,7 @@ def test_instants_are_read_in_utc_whatever_their_offsets() -> None:
     found = Encoding("instant").encode(texts)
     np.testing.assert_allclose(found, [19783 + 16 / 24, 19783 + 16.5 / 24, 19783 + 16 / 24])
     stamps = pd.Series(pd.to_datetime(texts, utc=True, format="ISO8601")).dt.tz_convert("America/New_York")
-    assert Table.of(stamps.to_frame("t")).kind(0) == "instant"
+    assert Table.wrap(stamps.to_frame("t")).kind(0) == "instant"
     np.testing.assert_allclose(Encoding("instant").encode(stamps), found)
     np.testing.assert_allclose(Encoding("instant").encode(Encoding("instant").decode(found)), found)
 

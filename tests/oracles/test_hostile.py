@@ -39,7 +39,7 @@ def test_kernels_that_float32_left_indefinite_are_solved_without_its_rounding(se
     assert solution.status is Status.CONVERGED
     assert solution.dual_gap <= case.tol
     assert f"stand for {len(solution.replaced_kernels)} of {problem.n_kernels} kernels" in solution.message
-    copied = problem.over(definite_copy(problem.stack))
+    copied = problem.replace_twin(definite_copy(problem.stack))
     exact = copied.certificate(solution.dual_coef, solution.kernel_weights, solution.intercept)
     assert (solution.certificate.primal, solution.certificate.dual) == (exact.primal, exact.dual)
     assert judge(case).failure == ""

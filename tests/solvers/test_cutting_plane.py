@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.papers.solvers.cutting_plane import SILP, Cuts, CutState, CuttingPlane, LevelMKL, _solved
+from manykernels.papers.solvers.cutting_plane import SILP, Cuts, CutState, CuttingPlane, LevelMKL, _solve_program
 from manykernels.papers.solvers.simplex_point import SimplexPoint
 from manykernels.testing.problems import LOSSES, random_problem
 from manykernels.testing.solver import build_problem
@@ -37,7 +37,7 @@ def test_cuts_are_lower_models_that_touch_where_they_were_made(loss: str) -> Non
     state = run(SILP(tol=1e-6), problem, 4)[-1]
     assert state.cuts.value(state.point.theta) == pytest.approx(state.point.value, rel=1e-9)
     for theta in np.random.default_rng(0).dirichlet(np.ones(problem.n_kernels), 6):
-        value = SimplexPoint.at(problem, theta, 1e-8).value
+        value = SimplexPoint.create(problem, theta, 1e-8).value
         assert state.cuts.value(theta) <= value + 1e-9 * abs(value)
 
 
@@ -120,7 +120,7 @@ def test_a_linear_program_that_highs_calls_unbounded_is_solved_in_another_way() 
 def test_a_linear_program_without_a_solution_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("manykernels.papers.solvers.cutting_plane.ATTEMPTS", (("highs-ds", {}),))
     with pytest.raises(LinAlgError, match="HiGHS could not solve the linear program of the cuts"):
-        _solved(c=[-1.0], bounds=[(0, None)])
+        _solve_program(c=[-1.0], bounds=[(0, None)])
 
 
 @pytest.mark.sampled(2)

@@ -18,7 +18,7 @@ class Opened:
 
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def tried(
+    def try_strength(
         self, family: str, strength: float, held_out: str, start: float | None, solved: float | None
     ) -> tuple[float, Candidate]:
         self.asked.append((family, strength, held_out, start, solved))
@@ -44,12 +44,12 @@ def test_rows_are_opened_once_until_the_fold_is_closed() -> None:
     fold, times = fold_of(opened)
     assert times == [0]
     for strength in (4.0, 2.0, 1.0):
-        assert fold.tried("one", strength).scores == [strength]
+        assert fold.try_strength("one", strength).scores == [strength]
     assert times == [1]
     fold.close()
-    assert fold.tried("one", 1.0).scores == [1.0]  # which is remembered
+    assert fold.try_strength("one", 1.0).scores == [1.0]  # which is remembered
     assert times == [1]
-    fold.tried("one", 0.5)
+    fold.try_strength("one", 0.5)
     assert times == [2]
 
 
@@ -57,7 +57,7 @@ def test_a_strength_begins_at_the_nearest_of_its_own_family_and_is_tried_once() 
     opened = Opened()
     fold, _ = fold_of(opened)
     for family, strength in (("one", 8.0), ("one", 1.0), ("one", 2.0), ("two", 2.0), ("one", 2.0), ("one", 5.0)):
-        fold.tried(family, strength)
+        fold.try_strength(family, strength)
     held = "held out"
     assert opened.asked == [
         ("one", 8.0, held, None, None),
@@ -73,12 +73,12 @@ def test_what_is_forgotten_is_tried_again_from_models_that_were_kept() -> None:
     opened = Opened()
     fold, _ = fold_of(opened)
     for strength in (4.0, 2.0):
-        fold.tried("one", strength)
+        fold.try_strength("one", strength)
     fold.forget("one", [2.0, 3.0])
     opened.asked.clear()
     fold.held_out = "others"
     for strength in (2.0, 4.0):
-        fold.tried("one", strength)
+        fold.try_strength("one", strength)
     assert opened.asked == [("one", 2.0, "others", None, -2.0), ("one", 4.0, "others", None, None)]
 
 
@@ -86,11 +86,11 @@ def test_nothing_is_tried_once_a_search_was_stopped_or_its_time_is_over() -> Non
     opened = Opened()
     fold, _ = fold_of(opened)
     with deadline(0.0), pytest.raises(OutOfTimeError):
-        fold.tried("one", 2.0)
+        fold.try_strength("one", 2.0)
     assert not opened.asked
     fold.stop.set()
     with pytest.raises(KeyboardInterrupt):
-        fold.tried("one", 2.0)
+        fold.try_strength("one", 2.0)
     fold.stop.clear()
-    fold.tried("one", 2.0)  # what was cut off counts for nothing
+    fold.try_strength("one", 2.0)  # what was cut off counts for nothing
     assert [asked[:2] for asked in opened.asked] == [("one", 2.0)] * 2

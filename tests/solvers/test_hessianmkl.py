@@ -17,7 +17,7 @@ from manykernels.testing.solver import build_problem
 
 
 def slopes_at(point: SimplexPoint, theta: np.ndarray) -> np.ndarray:
-    return SimplexPoint.at(point.problem, theta, 1e-9).slopes
+    return SimplexPoint.create(point.problem, theta, 1e-9).slopes
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -27,7 +27,7 @@ def test_hessian_against_differences_of_slopes(loss: str, fit_intercept: bool) -
         random_problem(3, loss=loss, regularizer="simplex", weighted=True, fit_intercept=fit_intercept)
     )
     theta = np.random.default_rng(0).dirichlet(np.full(problem.n_kernels, 5.0))
-    point = SimplexPoint.at(problem, theta, 1e-9)
+    point = SimplexPoint.create(problem, theta, 1e-9)
     hessian, step = weight_hessian(point), 1e-6
     rows = [(slopes_at(point, theta + step * e) - slopes_at(point, theta - step * e)) for e in np.eye(theta.size)]
     np.testing.assert_allclose(hessian, np.array(rows) / (2 * step), rtol=2e-3, atol=2e-4 * np.abs(hessian).max())

@@ -26,9 +26,9 @@ def test_the_solution_is_that_of_a_factorization(preconditioned: bool) -> None:
 def test_the_inverse_as_preconditioner_takes_one_step() -> None:
     A, b = system()
     found = ConjugateGradients(A.__matmul__, b, np.linalg.inv(A).__matmul__)
-    assert not found.within(0.5)
+    assert not found.is_within(0.5)
     assert found.step() == pytest.approx(1.0)
-    assert found.within(1e-6)
+    assert found.is_within(1e-6)
 
 
 def test_steps_end_where_nothing_bends_or_nothing_is_left() -> None:

@@ -73,7 +73,7 @@ def test_strong_penalties_leave_no_kernel():
 
 def test_features_of_new_rows_give_the_functions_there():
     problem = posed(LINEAR, "l1")[0]
-    features = KernelFeatures.of(problem)
+    features = KernelFeatures.factorize(problem)
     new = RNG.normal(size=(5, 9))
     new_views = [new[:, :3], new[:, 3:6] + new[:, :3], new[:, 6:]]
     inside, rest = features.coordinates(TARGETS.T)
@@ -86,7 +86,7 @@ def test_features_of_new_rows_give_the_functions_there():
         zip(features.slices, VIEWS, new_views, problem.penalties, strict=True)
     ):
         values = new_view @ view.T / (3.0 * w**2)
-        there = features.of_new_rows(m, values[:, features.pivots[m]]) @ fits.coefficients[:, own].T
+        there = features.evaluate_rows(m, values[:, features.pivots[m]]) @ fits.coefficients[:, own].T
         center = (LINEAR[m] @ share / w**2)[:, None]
         expected = (values @ rho.T - (rho @ center).T) * fits.weights[:, m]
         np.testing.assert_allclose(there, expected, atol=1e-3 * np.abs(expected).max() + 1e-9)
@@ -94,7 +94,7 @@ def test_features_of_new_rows_give_the_functions_there():
 
 def test_a_start_near_the_optimum_takes_fewer_sweeps():
     problem = posed(GAUSSIAN, "l1")[0]
-    features = KernelFeatures.of(problem)
+    features = KernelFeatures.factorize(problem)
     inside, rest = features.coordinates(TARGETS.T)
     linear, squared = np.full(T, problem.regularizer.strength), np.zeros(T)
     given: dict[str, Any] = {"tol": 1e-6, "scale": np.ones(T)}
@@ -135,7 +135,7 @@ def test_targets_beyond_the_limits_are_left_to_others():
 
 def test_ctrl_c_keeps_the_targets_that_are_done(monkeypatch):
     problems = posed(LINEAR, "l1")
-    solved, calls = many_targets._solved, []
+    solved, calls = many_targets._solve, []
 
     def interrupted(*args: Any, **kwargs: Any) -> Any:
         calls.append(1)
@@ -144,7 +144,7 @@ def test_ctrl_c_keeps_the_targets_that_are_done(monkeypatch):
         return solved(*args, **kwargs)
 
     monkeypatch.setattr(many_targets, "CHUNK", 4)
-    monkeypatch.setattr(many_targets, "_solved", interrupted)
+    monkeypatch.setattr(many_targets, "_solve", interrupted)
     found, ended = solve_targets(problems, tol=1e-5)
     assert ended
     assert [solution is not None for solution in found] == [True] * 4 + [False] * (T - 4)
@@ -152,7 +152,7 @@ def test_ctrl_c_keeps_the_targets_that_are_done(monkeypatch):
 
 def test_iterates_that_no_longer_change_are_kept() -> None:
     """Shares of changes of zero were the inverse of the smallest number each, and their sum overflowed."""
-    features = KernelFeatures.of(posed(LINEAR, "l1")[0])
+    features = KernelFeatures.factorize(posed(LINEAR, "l1")[0])
     assert features is not None
     r, v = (np.ones((2, size)) for size in (max(map(len, features.factors)), features.size))
     ones = np.ones(2)

@@ -79,7 +79,7 @@ def test_a_run_on_kernels_without_the_rounding_of_float32_is_certified_on_the_gi
     model = found.dual_coef, found.kernel_weights, found.intercept
     assert found.status is Status.CONVERGED
     assert (single.certificate(*model).relative_gap <= tol) == on_given
-    assert found.certificate == (single if on_given else single.over(copied)).certificate(*model)
+    assert found.certificate == (single if on_given else single.replace_twin(copied)).certificate(*model)
     assert found.replaced_kernels == ({} if on_given else copied.replaced_kernels)
     assert "nearest definite" in found.message
 

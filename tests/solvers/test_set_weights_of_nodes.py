@@ -45,7 +45,7 @@ def test_norms_make_the_penalty() -> None:
 def test_kernel_weights_are_those_of_norms() -> None:
     """The best weights of norms make the best kernel weights, zero where kernels are."""
     t = np.random.default_rng(1).uniform(size=12) * (np.arange(12) % 4 > 0) * (np.arange(12) < 8)
-    found = NodeWeights.of(tree(2.0), t).weights
+    found = NodeWeights.create(tree(2.0), t).weights
     alive = t > 0
     np.testing.assert_allclose(found[alive], tree(2.0).weights_from_norms(t)[alive], rtol=1e-12)
     assert not found[~alive].any()
@@ -57,11 +57,11 @@ def test_derivatives(zero: bool) -> None:
     rng = np.random.default_rng(2)
     t = rng.uniform(0.5, 1.0, size=12)
     t[3] = 0.0 if zero else t[3]
-    here, u, root = NodeWeights.of(tree(), t), rng.uniform(size=12), rng.normal(size=(12, 12))
+    here, u, root = NodeWeights.create(tree(), t), rng.uniform(size=12), rng.normal(size=(12, 12))
     curvature, start = root @ root.T, here.weights
 
     def value(x: np.ndarray) -> float:
-        step = here.at(x).weights - start
+        step = here.reweight(x).weights - start
         return float(-(u**2) @ step / 2 + step @ curvature @ step / 2)
 
     slopes, bends = here.derivatives(u, curvature)
@@ -104,13 +104,13 @@ def test_a_kernel_that_is_a_group_by_itself_enters_again(loss: str, seed: int) -
     Y = np.where(Y.max(axis=1, keepdims=True) == Y, 1.0, -1.0) if loss == "logistic" else Y
     grams = np.einsum("im,jm->mij", X, X)
     penalty = Tree(1.0, groups, l1_ratio=0.2).on_kernels(names)
-    assert len(NodeWeights.of(penalty, np.ones(4)).x) == 5  # four kernels, and the group of two of them
+    assert len(NodeWeights.create(penalty, np.ones(4)).x) == 5  # four kernels, and the group of two of them
     problem = Problem(grams, Y, loss, penalty).at_fraction(0.1)
     state = SharedNewton(tol=1e-6)
     nothing = state.solve(problem.with_penalty(replace(problem.regularizer, strength=1e6)))
     found = state.solve(problem, nothing)
     assert found.status == "converged"
     assert found.kernel_weights[2] > 0
-    weights = NodeWeights.of(penalty, np.array([1.0, 1.0, 0.0, 1.0]))
+    weights = NodeWeights.create(penalty, np.array([1.0, 1.0, 0.0, 1.0]))
     entered = weights.entering(penalty, np.array([0.0, 0.0, 5.0, 0.0]), 1.0)
     assert entered.candidates(np.array([0.0, 0.0, 5.0, 0.0])).tolist() == [0, 1, 2, 3]

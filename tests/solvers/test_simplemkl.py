@@ -33,7 +33,7 @@ def point_of(loss: str, seed: int = 2, uniform: bool = True) -> SimplexPoint:
     theta = np.full(problem.n_kernels, 1.0)
     if not uniform:
         theta = np.random.default_rng(0).uniform(0.5, 1.5, problem.n_kernels)
-    return SimplexPoint.at(problem, theta / theta.sum(), 1e-8)
+    return SimplexPoint.create(problem, theta / theta.sum(), 1e-8)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -80,7 +80,7 @@ def test_the_line_search_removes_most_of_the_slope(loss: str) -> None:
     for seed in range(12):
         point = point_of(loss, seed)
         corner = np.eye(point.theta.size)[point.slopes.argmin()]
-        direction, end = corner - point.theta, point.moved(corner, 1e-8)
+        direction, end = corner - point.theta, point.move(corner, 1e-8)
         if end.slopes @ direction <= 0:
             continue  # the value falls all the way to the corner: nothing to search
         found = search_line(point, direction, 1.0, end, 1e-8)
@@ -122,7 +122,7 @@ def test_the_certificate_is_that_of_the_returned_weights() -> None:
     solution = SimpleMKL(tol=1e-4).solve(build_problem(small))
     theta = solution.kernel_weights * small.strength
     assert theta.sum() == pytest.approx(1.0, abs=1e-12)
-    point = SimplexPoint.at(build_problem(replace(small)), theta, 1e-8)
+    point = SimplexPoint.create(build_problem(replace(small)), theta, 1e-8)
     assert point.value == pytest.approx(solution.certificate.primal, rel=1e-4)
 
 

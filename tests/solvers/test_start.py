@@ -41,7 +41,7 @@ def test_a_start_from_a_model_that_does_not_know_all_rows_takes_few_steps() -> N
     def posed(rows: np.ndarray) -> Problem:
         return Problem(grams[:, rows][:, :, rows], y[rows], get_loss("logistic"), get_regularizer("l1", 0.1))
 
-    found, whole = WorkingSet().solve(posed(known)).scattered(known, 120), posed(np.arange(120))
+    found, whole = WorkingSet().solve(posed(known)).scatter(known, 120), posed(np.arange(120))
     warm, cold = WorkingSet(tol=1e-6).solve(whole, found), WorkingSet(tol=1e-6).solve(whole)
     assert warm.certificate.primal == pytest.approx(cold.certificate.primal, rel=2e-6)
     assert warm.newton_steps <= cold.newton_steps + 5

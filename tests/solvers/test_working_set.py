@@ -147,7 +147,7 @@ def test_a_weak_penalty_on_like_kernels_takes_few_certificates() -> None:
 def test_a_model_loses_at_least_the_kernels_that_vanish_while_steps_go_on_where_the_gap_allows(gap: float) -> None:
     problem = stored(0.1)
     iteration = start_iteration(problem, *problem.zero_model())
-    while not iteration.within(gap):
+    while not iteration.is_within(gap):
         iteration.newton_step(gap)
     vanishing = iteration.kernels.inactive()
     primal, dual = iteration.bounds()

@@ -132,7 +132,7 @@ def fits() -> dict[str, Callable[[], Any]]:
     gram: dict[str, Any] = {"resources": {"representation": "gram"}, "tol": 1e-2}
     factored: dict[str, Any] = {"resources": {"representation": "factored"}, "tol": 1e-2}
 
-    def on_matrices() -> None:
+    def fit_matrices() -> None:
         for loss in ("logistic", "hinge"):
             MKLClassifier(wide, loss=loss, **gram).fit(X, labels).predict(X)
         for loss in ("squared", "quantile"):
@@ -141,7 +141,7 @@ def fits() -> dict[str, Callable[[], Any]]:
         for dtype in (np.float32, np.float64):
             build_stack(wide.fit(X), X, kind="lazy", dtype=dtype).quad(y)
 
-    def on_factors() -> None:
+    def fit_factors() -> None:
         for penalty in ("l1", "elasticnet", "group_elasticnet"):
             MKLRegressor(columns, penalty=penalty, **factored).fit(X, y).predict(X)
         MKLClassifier(columns, **factored).fit(X, labels).predict(X)
@@ -151,7 +151,7 @@ def fits() -> dict[str, Callable[[], Any]]:
         triples = KernelBank.interactions(Binned(Gaussian(0.3), 2), order=3)
         MKLRegressor(triples, **factored).fit(np.hstack([X, X[::-1]]), y)
 
-    def of_survival() -> None:
+    def fit_survival() -> None:
         for held in (gram, factored):
             MKLSurvival(columns, **held).fit(X, times).score(X, times)
 
@@ -163,12 +163,12 @@ def fits() -> dict[str, Callable[[], Any]]:
                 solve(by_column, target, loss=loss, penalty=penalty, solver=solver, **limits)
 
     return {  # what shares loops is far apart: processes side by side would compile them twice
-        "kernels as factors": on_factors,
+        "kernels as factors": fit_factors,
         "methods of papers that learn online": lambda: solvers(list(ONLINE)),
         "searches": lambda: _search(X, y, columns, by_column),
         "other methods of papers": lambda: solvers([name for name in SOLVERS if name not in ONLINE]),
-        "kernels as matrices": on_matrices,
-        "survival": of_survival,
+        "kernels as matrices": fit_matrices,
+        "survival": fit_survival,
         "products of columns": lambda: (PolynomialMKL(2).fit(X, y), HierarchicalMKL(degree=2).fit(X, y)),
         "alignment": lambda: KernelAligner(wide).fit(X, labels),
         "sequences": lambda: _fit_sequences(y, rng, (gram, factored)),
@@ -452,7 +452,7 @@ def command(name: str, run: Callable[..., None], settings: tuple[str, ...] = ())
     """
     options = get_type_hints(run).get("options")
 
-    def started(as_json: bool, **given: object) -> None:
+    def start(as_json: bool, **given: object) -> None:
         chosen = {setting: given.pop(setting) for setting in settings}
         if options is not None:
             given = {"options": options(**given, **({"settings": _numbers_or_text(chosen)} if settings else {}))}
@@ -466,10 +466,10 @@ def command(name: str, run: Callable[..., None], settings: tuple[str, ...] = ())
         if get_origin(hints.get(part.name)) is Annotated
     ]
     parts = [*own, *(_option(PARAMETERS[setting]) for setting in settings), JSON]
-    started.__signature__ = inspect.Signature(parts)  # type: ignore[attr-defined]  # what typer reads
-    started.__annotations__ = {part.name: part.annotation for part in parts}
+    start.__signature__ = inspect.Signature(parts)  # type: ignore[attr-defined]  # what typer reads
+    start.__annotations__ = {part.name: part.annotation for part in parts}
     text = inspect.getdoc(run) or ""
-    app.command(name, help=text, short_help=text.splitlines()[0], epilog=EPILOG, cls=SectionedCommand)(started)
+    app.command(name, help=text, short_help=text.splitlines()[0], epilog=EPILOG, cls=SectionedCommand)(start)
 
 
 command("fit", run_fit, SETTINGS)

@@ -126,7 +126,7 @@ def _numbers(samples: LabeledTable) -> Any:
 
 def _settings(options: TableOptions, samples: LabeledTable) -> dict[str, Any]:
     """Return the arguments of the path from the options."""
-    given = options.given
+    given = options.explicit_settings
     penalty = given.get("penalty", PARAMETERS["penalty"].default)
     shapes = {name: given[name] for name in shape_of(REGULARIZERS[penalty]) if name in given}
     if samples.task == SURVIVAL:
@@ -163,7 +163,7 @@ class CompareOptions(LearningOptions):
 def run_compare(options: CompareOptions, outcome: Outcome) -> None:
     """Compare learned weights with simpler weights in cross-validation."""
     check_new(options.output, "--output", options.force, options.files)
-    check_parameters(options.given)
+    check_parameters(options.explicit_settings)
     samples, bank = read_task(options, outcome)
     estimator = estimator_for(options, samples.task, bank)
     splits = _splits(samples, options.folds, options.seed)

@@ -27,7 +27,7 @@ from manykernels.cli.console import (
     tell,
     verbosity,
 )
-from manykernels.cli.tables import check_new, quoted, read_table
+from manykernels.cli.tables import check_new, quote_names, read_table
 from manykernels.cli.targets import SURVIVAL, LabeledTable, split_columns
 from manykernels.cli.words import MissingWords
 from manykernels.estimators.parameters import PARAMETERS, check_parameters, place_of
@@ -80,7 +80,7 @@ def columns_in_views(path: Path, columns: Sequence[str], outcome: Outcome) -> se
     used = set().union(*read_views(path, columns).values())
     idle = [name for name in columns if name not in used]
     if idle:
-        outcome.note(f"{len(idle)} column(s) are in no view and are not used: {quoted(idle)}.")
+        outcome.note(f"{len(idle)} column(s) are in no view and are not used: {quote_names(idle)}.")
     return used
 
 
@@ -111,7 +111,9 @@ def _members(name: str, chosen: object, columns: Sequence[str]) -> list[str]:
     members = list(dict.fromkeys(members))
     absent = [member for member in members if member not in columns]
     if absent:
-        raise InvalidInputError(f"--views: the view {name!r} names {quoted(absent)}, which the table does not offer.")
+        raise InvalidInputError(
+            f"--views: the view {name!r} names {quote_names(absent)}, which the table does not offer."
+        )
     return members
 
 
@@ -210,7 +212,7 @@ class TableOptions:
         return [self.data, self.views, Path(self.kernels)]
 
     @property
-    def given(self) -> dict[str, Any]:
+    def explicit_settings(self) -> dict[str, Any]:
         """The settings without defaults."""
         return {name: value for name, value in self.settings.items() if value is not None}
 
@@ -252,7 +254,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     if options.output.is_dir() or (options.output.exists() and not zipfile.is_zipfile(options.output)):
         raise InvalidInputError(f"--output: {str(options.output)!r} exists and is not a model file; use another name.")
     check_new(options.output, "--output", options.force, options.files)
-    check_parameters(options.given)
+    check_parameters(options.explicit_settings)
     samples, bank = read_task(options, outcome)
     train, test = hold_out(samples, options.test_size, options.seed)
     X_train, y_train = samples.features.iloc[train], samples.target[train]
@@ -375,7 +377,7 @@ def estimator_for(options: LearningOptions, task: str, bank: KernelBank) -> Any:
     estimator = plain_or_in_folds(options, task, bank)
     estimator.set_params(random_state=options.seed, resources__verbose=verbosity())
     known = estimator.get_params()
-    others = {name: value for name, value in options.given.items() if place_of(name) not in known}
+    others = {name: value for name, value in options.explicit_settings.items() if place_of(name) not in known}
     foreign = [name for name, value in others.items() if value != PARAMETERS[name].default]
     if foreign:
         option = foreign[0].replace("_", "-")
@@ -383,7 +385,9 @@ def estimator_for(options: LearningOptions, task: str, bank: KernelBank) -> Any:
             raise InvalidInputError(f"--{option} is chosen by --cv; leave one of them out.")
         other = "." if task == SURVIVAL else ", or choose another --task."
         raise InvalidInputError(f"--{option} is not for {task}; leave it out{other}")
-    estimator.set_params(**{place_of(name): value for name, value in options.given.items() if place_of(name) in known})
+    estimator.set_params(
+        **{place_of(name): value for name, value in options.explicit_settings.items() if place_of(name) in known}
+    )
     return estimator
 
 

@@ -29,7 +29,7 @@ from manykernels.inspection import (
 )
 from manykernels.inspection.files import render_csv, replacing, save_figure
 from manykernels.inspection.reports.fitted_rows import Split, fingerprints, split_as_fitted
-from manykernels.inspection.reports.scores import held_out_scores
+from manykernels.inspection.reports.scores import score_held_out
 from manykernels.kernels.tables.encoding import level_text
 from manykernels.validation.parameters import printable
 
@@ -194,7 +194,7 @@ def features_of(model: BaseEstimator, frame: pd.DataFrame, orders: dict[str, str
         missing = [name for name in names if name not in frame.columns]
         raise InvalidInputError(
             f"The table lacks {len(missing)} of the {len(names)} columns that the model was fitted on: "
-            f"{tables.quoted(missing)}. Its kernels read {tables.quoted(needed)}."
+            f"{tables.quote_names(missing)}. Its kernels read {tables.quote_names(needed)}."
         )
     tables.check_entries(frame[list(names[model.selected_features_])], model._expansion.bank.table.missing)
     features = frame[[name for name in names if name in frame.columns]]
@@ -284,15 +284,15 @@ def _scores(
         if len(listed) < 2:
             return None
         known = survival_of(frame, listed[0], listed[1], listed[2] if levels else None, levels)
-        return held_out_scores(model, features, known)
+        return score_held_out(model, features, known)
     if is_classifier(model) and np.ndim(model.classes_) == 1:
         truth = frame[listed[0]]
         truth = truth.map(level_text) if model.classes_.dtype == object else truth
-        return held_out_scores(model, features, truth.to_numpy()) if set(truth) & set(model.classes_) else None
+        return score_held_out(model, features, truth.to_numpy()) if set(truth) & set(model.classes_) else None
     numeric = all(pd.api.types.is_numeric_dtype(frame[name].dtype) for name in listed)
     if not numeric or len(listed) != model._expansion.n_targets:
         return None
-    return held_out_scores(model, features, frame[listed if len(listed) > 1 else listed[0]].to_numpy())
+    return score_held_out(model, features, frame[listed if len(listed) > 1 else listed[0]].to_numpy())
 
 
 def rows_of_fit(model: BaseEstimator, metadata: Mapping[str, Any], frame: pd.DataFrame) -> tuple[LabeledTable, Split]:
@@ -317,7 +317,9 @@ def rows_of_fit(model: BaseEstimator, metadata: Mapping[str, Any], frame: pd.Dat
         orders=_orders(metadata),
     )
     if "rows_of_fit" in metadata and (lacking := [name for name in names if name not in present]):
-        doubt = f"the table lacks {tables.quoted(lacking)}, so that its rows cannot be compared with those of the fit."
+        doubt = (
+            f"the table lacks {tables.quote_names(lacking)}, so that its rows cannot be compared with those of the fit."
+        )
         return samples, Split(np.zeros(len(samples.target), dtype=bool), doubt)
     return samples, split_as_fitted(fingerprints(samples.features, samples.target), metadata.get("rows_of_fit"))
 
@@ -339,7 +341,7 @@ def _scores_apart(
         return {}, split.doubt
     parts = {FITTED: split.fitted, HELD_OUT: ~split.fitted}
     X, y = features_of(model, samples.features), samples.target
-    return {name: held_out_scores(model, X[rows], y[rows]) for name, rows in parts.items() if rows.any()}, ""
+    return {name: score_held_out(model, X[rows], y[rows]) for name, rows in parts.items() if rows.any()}, ""
 
 
 def run_inspect(
@@ -438,8 +440,8 @@ def run_report(
     lacking = [name for name in _targets(metadata) if name not in frame.columns]
     if lacking:
         raise InvalidInputError(
-            f"A report compares predictions with the target, but {str(data)!r} has no column {tables.quoted(lacking)}. "
-            "Give a table that has it; 'manykernels predict' needs none."
+            f"A report compares predictions with the target, but {str(data)!r} has no column "
+            f"{tables.quote_names(lacking)}. Give a table that has it; 'manykernels predict' needs none."
         )
     samples, split = rows_of_fit(estimator, metadata, frame)
     for note in samples.notes:

@@ -102,7 +102,9 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], option: str) -> Non
     for name in names:
         if name not in frame.columns:
             close = get_close_matches(name, frame.columns, n=3, cutoff=0.5)
-            hint = f"did you mean {quoted(close)}?" if close else f"the table has {quoted(list(frame.columns))}."
+            hint = (
+                f"did you mean {quote_names(close)}?" if close else f"the table has {quote_names(list(frame.columns))}."
+            )
             raise InvalidInputError(f"{option}: there is no column {name!r}; {hint}")
 
 
@@ -139,7 +141,7 @@ def _numbers_rows(name: str, values: Array) -> bool:
     return bool(ID_NAMES.fullmatch(name)) or bool((steps > 0).all() and np.mean(steps == 1) >= 0.9)
 
 
-def quoted(names: Sequence[Any], most: int = 8) -> str:
+def quote_names(names: Sequence[Any], most: int = 8) -> str:
     """Return names in quotes, the first few of many."""
     return listed((repr(str(name)) for name in names[:most]), len(names))
 
@@ -290,7 +292,7 @@ def _text_of(path: Path, encoding: str) -> IO[str]:
 def _check_different(names: pd.Series, path: Path) -> None:
     repeated = sorted(names[names.duplicated()].unique())
     if repeated:
-        raise InvalidInputError(f"Column names in {str(path)!r} must differ, but {quoted(repeated)} appear twice.")
+        raise InvalidInputError(f"Column names in {str(path)!r} must differ, but {quote_names(repeated)} appear twice.")
 
 
 def _there(path: str | Path) -> Path:

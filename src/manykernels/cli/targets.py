@@ -7,7 +7,14 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
-from manykernels.cli.tables import check_columns, date_orders, identifiers, quoted, text_identifiers, usable_features
+from manykernels.cli.tables import (
+    check_columns,
+    date_orders,
+    identifiers,
+    quote_names,
+    text_identifiers,
+    usable_features,
+)
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.tables.kinds import numbers_as_text
 from manykernels.objective import survival_array
@@ -79,13 +86,13 @@ def split_columns(
     left_out = list(dict.fromkeys([*drop, *ids, *([groups] if groups else [])]))
     targets = [*several, *(name for name in (event, strata) if name is not None)]
     if len(set(targets)) < len(targets) or set(targets) & set(left_out):
-        raise InvalidInputError(f"The target {quoted(targets)} cannot be left out, nor be two columns in one.")
+        raise InvalidInputError(f"The target {quote_names(targets)} cannot be left out, nor be two columns in one.")
     notes: list[str] = []
     labeled = len(several) > 1 and task != "regression" and all(map(_is_label, (frame[name] for name in several)))
     present = frame[targets].notna()
     known = present.any(axis=1) if labeled else present.all(axis=1)
     if not known.all():
-        notes.append(f"{int((~known).sum())} of {len(frame)} rows have no {quoted(targets)} and are left out.")
+        notes.append(f"{int((~known).sum())} of {len(frame)} rows have no {quote_names(targets)} and are left out.")
     frame = frame[known]
     features = frame.drop(columns=[*targets, *left_out])
     if UNNAMED in features and read is None and identifiers(features[[UNNAMED]]):
@@ -123,11 +130,11 @@ def _notes_on_identifiers(features: pd.DataFrame) -> list[str]:
     if counting:
         options = " ".join(f"--id {name!r}" for name in counting)
         verb = "looks like a row number, not a feature" if len(counting) == 1 else "look like row numbers, not features"
-        notes.append(f"{quoted(counting)} {verb}. To leave out: {options}")
+        notes.append(f"{quote_names(counting)} {verb}. To leave out: {options}")
     if naming := text_identifiers(features):
         options = " ".join(f"--id {name!r}" for name in naming)
         verb = "names rows: most of its texts occur" if len(naming) == 1 else "name rows: most of their texts occur"
-        notes.append(f"{quoted(naming)} {verb} once. To leave out: {options}")
+        notes.append(f"{quote_names(naming)} {verb} once. To leave out: {options}")
     return notes
 
 
@@ -211,7 +218,7 @@ def strata_of(frame: pd.DataFrame, name: str, levels: Sequence[str]) -> Array:
     if unknown:
         raise InvalidInputError(
             f"{int((~labels.isin(levels)).sum())} of {len(frame)} rows are of strata that were not there in fit: "
-            f"{name!r} holds {quoted(unknown)}, and there was {quoted(levels)}."
+            f"{name!r} holds {quote_names(unknown)}, and there was {quote_names(levels)}."
         )
     return labels.map({level: number for number, level in enumerate(levels)}).to_numpy(dtype=np.int64)
 
@@ -231,6 +238,6 @@ def _truths(column: pd.Series, name: str) -> Array:
     if unknown:
         raise InvalidInputError(
             f"--event must be a column of true or false, yes or no, 1 or 0 (event observed or not); "
-            f"{name!r} holds {quoted(unknown)}."
+            f"{name!r} holds {quote_names(unknown)}."
         )
     return texts.map(TRUTHS).to_numpy(dtype=bool)

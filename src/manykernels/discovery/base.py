@@ -91,7 +91,9 @@ class SearchProblem:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
-    def on(self, stack: GramStack, regularizer: Regularizer, kernel_penalties: Array | None = None) -> Problem:
+    def replace_stack(
+        self, stack: GramStack, regularizer: Regularizer, kernel_penalties: Array | None = None
+    ) -> Problem:
         """Return the problem on some kernels."""
         return Problem(
             stack,
@@ -103,10 +105,10 @@ class SearchProblem:
             kernel_penalties=kernel_penalties,
         )
 
-    def without_kernels(self, regularizer: Regularizer) -> Problem:
+    def empty_problem(self, regularizer: Regularizer) -> Problem:
         """Return the problem on a zero kernel."""
         n_samples = len(self.points)
-        return self.on(DenseStack(np.zeros((1, n_samples, n_samples))), regularizer)
+        return self.replace_stack(DenseStack(np.zeros((1, n_samples, n_samples))), regularizer)
 
 
 # The certificate of a model over a family of kernels of which only the norm of the dual vector is known.

@@ -147,7 +147,7 @@ class NonlinearProblem:
         base = self.base.combine(theta)
         return base, base**self.degree
 
-    def at(self, theta: Array, warm: LearnerFit | None = None) -> DescentPoint:
+    def evaluate(self, theta: Array, warm: LearnerFit | None = None) -> DescentPoint:
         """Return value and gradient at theta.
 
         With the dual coefficients rho of the model, ``dJ/dtheta_i = -(D/(2 lambda)) rho' (K_i o B^(D-1)) rho``: never
@@ -224,7 +224,7 @@ class NonlinearDescent:
 
     def _points(self) -> Iterator[Solution]:
         """Go downhill as long as some step descends."""
-        point = self._at(self._start())
+        point = self._evaluate(self._start())
         yield self._add_cost(point)
         first = step = self.posed.radius / max(float(np.linalg.norm(point.gradient)), 1e-300)
         while True:
@@ -250,15 +250,15 @@ class NonlinearDescent:
         decrease = 1e-4  # share of the decrease to first order that a step must reach
         while step >= smallest:  # at most as many halvings as SMALLEST_STEP has
             theta = project_on_ball(point.theta - step * point.gradient, self.posed.center, self.posed.radius)
-            following = self._at(theta, point)
+            following = self._evaluate(theta, point)
             expected = float(point.gradient @ (theta - point.theta))
             if following.value <= point.value + decrease * expected and expected < 0:
                 return following
             step /= 2
         return None
 
-    def _at(self, theta: Array, near: DescentPoint | None = None) -> DescentPoint:
-        point = self.posed.at(theta, None if near is None else near.fit)
+    def _evaluate(self, theta: Array, near: DescentPoint | None = None) -> DescentPoint:
+        point = self.posed.evaluate(theta, None if near is None else near.fit)
         self._tried += 1
         self._steps += point.fit.steps
         return point
@@ -272,7 +272,7 @@ class NonlinearDescent:
     def solution(self) -> Solution:
         """Return the model at the best point, with the certificate on the kernel."""
         solution = self._run.solution()
-        single = self.posed.problem.on(DenseStack(self.point.gram[None]), slice(None))
+        single = self.posed.problem.replace_stack(DenseStack(self.point.gram[None]), slice(None))
         certificate = single.certificate(solution.dual_coef, solution.kernel_weights, solution.intercept)
         return replace(solution, certificate=certificate, message=self._message(solution.status))
 
@@ -370,7 +370,7 @@ def discover_nonlinear(
     """
     limits, rows = resolve_limits(limits, Limits(name="projected gradient")), problem.points
     features = np.column_stack([rows, np.ones(len(rows))]) if check_flag(constant, "constant") else rows
-    empty = problem.without_kernels(Ridge(problem.strength))
+    empty = problem.empty_problem(Ridge(problem.strength))
     empty.check_precision()
     center, size = _reference(reference, features.shape[1]), check_positive(radius, "radius")
     kernels: BaseKernels = LinearColumns(features)

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.alignment import CODINGS, METHODS, AlignedWeights, aligned_weights
 from manykernels.estimators.parameters import Kernels, Resources, TakesGroups
-from manykernels.estimators.supervised.samples import check_lengths, checked_rows
+from manykernels.estimators.supervised.samples import check_lengths, check_rows
 from manykernels.exceptions import InvalidInputError, memory_errors_of
 from manykernels.grams import cross_combine
 from manykernels.grams.training import Training, is_precomputed, open_training
@@ -198,7 +198,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
         (1, 4)
         """
         check_is_fitted(self)
-        rows = checked_rows(self, X, precomputed=is_precomputed(self.kernels), reset=False)
+        rows = check_rows(self, X, precomputed=is_precomputed(self.kernels), reset=False)
         with blas_limit(n_threads(self._resources.n_jobs)):
             return cross_combine(self._bank, self._bank.prepare(rows), self._train, self._active_weights)
 
@@ -240,7 +240,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
                 f"This {type(self).__name__} requires y to be passed, but the target y is None; only method='uniform' "
                 "can do without."
             )
-        rows = checked_rows(self, X, precomputed=is_precomputed(self.kernels), reset=True)
+        rows = check_rows(self, X, precomputed=is_precomputed(self.kernels), reset=True)
         given = None if y is None else np.asarray(y)
         check_lengths(len(rows), len(rows) if given is None or not given.ndim else len(given))
         budget, n_jobs = self._resources.memory_budget, self._resources.n_jobs

@@ -242,7 +242,7 @@ class ParameterGroup:
     """Base of the groups of parameters."""
 
     @classmethod
-    def of(cls, value: object, name: str) -> Self:
+    def parse(cls, value: object, name: str) -> Self:
         """Return the group given as the parameter ``name``: an object of the class, a dictionary, or None."""
         if value is None:
             return cls()
@@ -424,7 +424,7 @@ class TakesGroups(BaseEstimator):
     def _group(self, name: str) -> Any:
         """Return a group of parameters, completed by defaults."""
         kind = GROUPS[name]
-        group = kind.of(getattr(self, name, None), name)  # estimators of users need not have all of them
+        group = kind.parse(getattr(self, name, None), name)  # estimators of users need not have all of them
         known = self._uses.get(name, kind.names())
         foreign = [own for own in kind.names() if own not in known and getattr(group, own) != getattr(kind(), own)]
         if foreign:
@@ -517,8 +517,8 @@ class TakesGroups(BaseEstimator):
             if owner == BANK:
                 changed: Any = as_bank(getattr(self, BANK)).set_params(**values)
             else:
-                known = GROUPS[owner].of(getattr(self, owner), owner).get_params()
-                changed = GROUPS[owner].of(known | values, owner)
+                known = GROUPS[owner].parse(getattr(self, owner), owner).get_params()
+                changed = GROUPS[owner].parse(known | values, owner)
             setattr(self, owner, changed)
         return self
 
@@ -530,7 +530,7 @@ def with_kernels_of(estimator: BaseEstimator, X: TableLike | Table | KernelStack
     """
     again, own = clone(estimator), getattr(estimator, BANK, None)
     if isinstance(own, (KernelBank, PairKernels)) or (own is None and BANK in again.get_params(deep=False)):
-        rows = X if isinstance(X, (Pairs, Table)) else Table.of(X, sparse=True)
+        rows = X if isinstance(X, (Pairs, Table)) else Table.wrap(X, sparse=True)
         patience = estimator._patience(rows) if hasattr(estimator, "_patience") else None  # of a search
         again.set_params(kernels=as_bank(own, rows, patience).resolve(rows))
     return again

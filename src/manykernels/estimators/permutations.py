@@ -24,7 +24,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from manykernels.compiled import compiled
-from manykernels.estimators.strength import N_PERMUTATIONS, SAME, NoiseLevel, clear, told
+from manykernels.estimators.strength import N_PERMUTATIONS, SAME, NoiseLevel, clear, is_clear
 from manykernels.grams import GramStack
 from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array
@@ -65,7 +65,7 @@ class PermutedTargets:
     constant: tuple[bool, ...]  # whether a target has one value only
 
     @classmethod
-    def of(
+    def create(
         cls, problems: Sequence[Problem], seed: int, strata: Array | None = None, groups: Array | None = None
     ) -> PermutedTargets:
         """Return the targets of problems at the empty model."""
@@ -128,7 +128,7 @@ class PermutedTargets:
             rhos.append(some * np.sqrt(squares.sum() / np.sum(some**2)))
         strata = None if self.strata is None else self.strata[rows]
         among = replace(self, rhos=tuple(rhos), strata=strata)
-        return among._levels_on(stack.taken(np.arange(stack.n_kernels), rows), N_PERMUTATIONS)[0]
+        return among._levels_on(stack.copy_rows(np.arange(stack.n_kernels), rows), N_PERMUTATIONS)[0]
 
     def _levels_on(
         self, stack: GramStack, n_permutations: int
@@ -172,11 +172,11 @@ class PermutedTargets:
         """
         root = cache(partial(self._root, stack))
         more_at_once = 40  # orders, while these leave doubt
-        while (known := len(levels[0].permuted)) < self.wanted and not told(levels):
-            if known > N_PERMUTATIONS and told(closer := self._resolve_doubt(levels, root)):
+        while (known := len(levels[0].permuted)) < self.wanted and not is_clear(levels):
+            if known > N_PERMUTATIONS and is_clear(closer := self._resolve_doubt(levels, root)):
                 return closer
             levels = self._permute(min(known + more_at_once, self.wanted), levels, stack)
-        return levels if told(levels) else self._resolve_doubt(levels, root)
+        return levels if is_clear(levels) else self._resolve_doubt(levels, root)
 
     def _permute(self, n_permutations: int, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
         """Return levels by more permutations, continued from fewer."""
@@ -257,12 +257,12 @@ def noise_levels(
         wanted, found = permutations_for(entries, stack.quad_cost * entries / problems[0].n_samples), []
         for start in range(0, len(problems), targets_at_once):
             some = problems[start : start + targets_at_once]
-            own = replace(PermutedTargets.of(some, seed, strata, groups), wanted=wanted)
+            own = replace(PermutedTargets.create(some, seed, strata, groups), wanted=wanted)
             found += own.more(own.levels(some, wanted), stack)
             for problem in some:
                 problem.forget_empty()
         return found
-    permuted = PermutedTargets.of(problems, seed, strata, groups)
+    permuted = PermutedTargets.create(problems, seed, strata, groups)
     levels = permuted.levels(problems, n_permutations or (N_PERMUTATIONS if until_told else permuted.wanted))
     if n_permutations is not None:
         return levels

@@ -174,7 +174,7 @@ class NoiseLevel:
         return _passed(self.norms, self.permuted)
 
     @property
-    def beyond(self) -> Array:
+    def significant(self) -> Array:
         """Whether a kernel is more strongly related to the target than any kernel is to permuted ones, (M,) bool: 95 %.
 
         Squares of norms are compared in standard deviations of every kernel. Of a target that is noise some kernel is
@@ -260,12 +260,12 @@ def attributes_of_noise(n_problems: int, one: bool, levels: Sequence[NoiseLevel]
     return {
         "noise_p_value_": chances[0] if one else chances,
         "above_noise_": above[0] if one else above,
-        "_beyond_noise": np.any([level.beyond for level in own], axis=0),  # for some class or target
+        "_beyond_noise": np.any([level.significant for level in own], axis=0),  # for some class or target
         "_noise_p_value": float(chances[0]) if len(own) == 1 else p_value(own),  # of all classes or targets together
     }
 
 
-def at_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength, share: float = 1.0) -> Problem:
+def set_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength, share: float = 1.0) -> Problem:
     """Return the problem with the penalty at a share of the data-dependent strength."""
     if asked.unit == "max":
         return problem.at_fraction(share * asked.factor)
@@ -302,7 +302,7 @@ def clear(levels: Sequence[NoiseLevel]) -> bool:
     return bool((total[:, 0] - orders.max(axis=1) > CLEARLY * orders.std(axis=1)).any())
 
 
-def told(levels: Sequence[NoiseLevel]) -> bool:
+def is_clear(levels: Sequence[NoiseLevel]) -> bool:
     """Whether targets are told from noise: clear, or behind so few orders as noise at the limit would be rarely.
 
     Noise that is told so and would not be by many more orders is a single target in two thousand.

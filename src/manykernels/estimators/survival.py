@@ -400,15 +400,15 @@ class MKLSurvival(BaseMKL):
     _free_constant: ClassVar[bool] = True  # the partial likelihood does not see it when scores are shifted alike
 
     @property
-    def _left_open(self) -> dict[str, Any]:
+    def _open_parameters(self) -> dict[str, Any]:
         """Nothing: the loss has no size of errors."""
         return {}
 
-    def _checked_loss(self) -> Any:
+    def _check_loss(self) -> Any:
         check_parameters(self._all_parameters())
         return CoxPartial(self.ties)
 
-    def _checked_target(self, y: ArrayLike) -> Array:
+    def _check_target(self, y: ArrayLike) -> Array:
         target = check_survival(y)
         if not target["event"].any():
             raise InvalidInputError(
@@ -702,9 +702,9 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
             return iter(splits_of(PredefinedSplit(dealt), events, classifier=False))
         return iter(splits_of(folds, events, classifier=True, events=True))
 
-    def _checked_loss(self) -> Any:
+    def _check_loss(self) -> Any:
         if isinstance(self.penalty, str) and self.penalty == "auto":
             raise InvalidInputError(
                 "MKLSurvivalCV has no search over mixtures: name a penalty, 'l1', or 'elasticnet' with l1_ratios."
             )
-        return super()._checked_loss()
+        return super()._check_loss()

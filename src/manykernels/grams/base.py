@@ -280,7 +280,7 @@ class GramStack(ABC):
         """Return cached features of all kernels, used by later quadratic forms of many vectors."""
         if self._pivoted is None:
             rank_tol = max(rank_tol, 8.0 * float(np.finfo(self.dtype).eps))
-            self._pivoted = PivotedFactors.of((self.matrix(m) for m in range(self.n_kernels)), rank_tol)
+            self._pivoted = PivotedFactors.factorize((self.matrix(m) for m in range(self.n_kernels)), rank_tol)
         return self._pivoted
 
     def squares_each(self, R: Array) -> Array:
@@ -464,7 +464,7 @@ class GramStack(ABC):
         """
         if self._unproven is None:
             return False
-        left = self._unproven.among(check_indices(kernels, self.n_kernels, "kernels"))
+        left = self._unproven.select_unproven(check_indices(kernels, self.n_kernels, "kernels"))
         left = left[~np.isin(left, list(self._replaced))] if self._replaced else left
         if not left.size:
             return False

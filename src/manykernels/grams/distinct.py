@@ -156,7 +156,7 @@ class DistinctStack(GramStack):
         return [part.stack for part in self._parts]
 
     @property
-    def stored(self) -> list[tuple[Array, GramStack]]:
+    def storage(self) -> list[tuple[Array, GramStack]]:
         """The stored feature or packed triangle of every kernel, with the stack."""
         return [(part.stored, part.stack) for part in self._parts if part.stored is not None]
 

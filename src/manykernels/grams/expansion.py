@@ -57,7 +57,7 @@ class Expansion(WithoutCaches):
     parts: tuple[KernelPart, ...] = ()  # the functions where there is no support
 
     @classmethod
-    def of(cls, bank: FittedBank, prepared: PreparedRows[Any], weights: Array, coefficients: Array) -> Expansion:
+    def create(cls, bank: FittedBank, prepared: PreparedRows[Any], weights: Array, coefficients: Array) -> Expansion:
         """Keep the parts of a fitted bank and the training rows for the model."""
         active, support = np.flatnonzero(weights.any(axis=0)), np.flatnonzero(coefficients.any(axis=0))
         kept = bank.take(active if active.size else [0])
@@ -66,7 +66,7 @@ class Expansion(WithoutCaches):
         return cls(kept, active, len(bank), weights[:, active], rows, own)
 
     @property
-    def of_samples(self) -> bool:
+    def stores_samples(self) -> bool:
         """Whether support samples are stored, unlike for functions of factors."""
         return self.support is not None
 
@@ -90,7 +90,7 @@ class Expansion(WithoutCaches):
         if is_chunked(X):
             return np.concatenate(list(self._evaluate_chunks(X, self.scores)))
         if self.support is None:
-            table = Table.of(X)
+            table = Table.wrap(X)
             scores = np.zeros((len(table), self.n_targets))
             for at, reading in self._readings(table):
                 scores[at] = total(self.parts, self.n_targets, reading, at.stop - at.start).T
@@ -106,7 +106,7 @@ class Expansion(WithoutCaches):
     def scores_of_few(self, X: object) -> Array | None:
         """Return the same for few rows of a table, kernel by kernel and hardly by BLAS; None if there are more."""
         few_rows = 8  # that are predicted kernel by kernel: what all kernels share takes longer to prepare
-        if not isinstance(X, Table) or not 1 <= len(X) <= few_rows or not self._of_kernels:
+        if not isinstance(X, Table) or not 1 <= len(X) <= few_rows or not self._kernel_functions:
             return None
         values = self.bank.table.values(X)
         moderate = 1e100  # values whose squares and sums are far from overflow
@@ -114,7 +114,7 @@ class Expansion(WithoutCaches):
             return None
         out = np.zeros((self.n_targets, len(values)))
         points: list[Array] = [values[:, places] for places in self._places]
-        for target, group, function in self._of_kernels:
+        for target, group, function in self._kernel_functions:
             out[target] += function(points[group])
         return out.T
 
@@ -131,7 +131,7 @@ class Expansion(WithoutCaches):
         return [np.searchsorted(own.used, group.positions) for group in own.groups]
 
     @cached_property
-    def _of_kernels(self) -> list[tuple[int, int, LandmarkFunction]]:
+    def _kernel_functions(self) -> list[tuple[int, int, LandmarkFunction]]:
         """Functions of Gaussian and linear kernels, with target and group; empty for other kernels."""
         bank, own, support = self.bank, self.bank.raw, self.support
         if not isinstance(own, TableKernels) or self._empty or support is None:
@@ -154,7 +154,7 @@ class Expansion(WithoutCaches):
         if is_chunked(X):
             return np.concatenate(list(self._evaluate_chunks(X, self.active_contributions)), axis=1)
         if self.support is None:
-            table = Table.of(X)
+            table = Table.wrap(X)
             out = np.zeros((self.active.size, len(table), self.n_targets))
             for at, reading in self._readings(table):
                 for part in self.parts:
@@ -274,7 +274,7 @@ def cross_apply(
     >>> cross_apply(bank, bank.prepare([[3.0]]), bank.prepare(X), [2.0], [1.0, -1.0])
     array([-6.])
     """
-    weights, columns, vector = _checked(bank, prepared_support, d, rho)
+    weights, columns, vector = _check_coefficients(bank, prepared_support, d, rho)
     if isinstance(bank.raw, ProductKernels):
         new, support = bank.narrow(prepared_new).data, bank.narrow(prepared_support).data
         scores = pair_scores(bank.raw, new, support, weights, columns)
@@ -315,7 +315,7 @@ def cross_apply_each(
     array([[-6.],
            [-3.]])
     """
-    weights, columns, vector = _checked(bank, prepared_support, d, rho)
+    weights, columns, vector = _check_coefficients(bank, prepared_support, d, rho)
     active, cols = np.flatnonzero(weights), np.flatnonzero(columns.any(axis=1))
     if isinstance(bank.raw, ProductKernels):
         new, support = bank.narrow(prepared_new).data, bank.narrow(prepared_support).data
@@ -370,7 +370,9 @@ def _combined(weights: Array, values: Array) -> Array:
     return (weights @ values.reshape(len(values), -1)).reshape(values.shape[1:])
 
 
-def _checked(bank: FittedBank, support: PreparedRows[Any], d: ArrayLike, rho: ArrayLike) -> tuple[Array, Array, bool]:
+def _check_coefficients(
+    bank: FittedBank, support: PreparedRows[Any], d: ArrayLike, rho: ArrayLike
+) -> tuple[Array, Array, bool]:
     weights = check_vector(d, bank.n_kernels, "d")
     coefficients = check_columns(rho, support.n_samples, "rho")
     vector = coefficients.ndim == 1

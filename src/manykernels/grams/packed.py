@@ -137,7 +137,7 @@ class PackedStack(GramStack):
     def _quad(self, r: Array) -> Array:
         out = np.empty(self.n_kernels)
         n = self.n_samples
-        self._run_ranges(lambda a, b: packed_quad(self.packed[a:b], n, r, out[a:b]), len(out))
+        self._run_ranges(lambda a, b: quad_packed(self.packed[a:b], n, r, out[a:b]), len(out))
         return out
 
     def _quad_each(self, columns: Array) -> Array:
@@ -182,7 +182,7 @@ class PackedStack(GramStack):
         out = np.empty((len(kernels), *right.shape))
 
         def work(a: int, b: int) -> None:
-            packed_apply_many(self.packed, kernels[a:b], self.n_samples, right, out[a:b])
+            apply_packed_many(self.packed, kernels[a:b], self.n_samples, right, out[a:b])
 
         self._run_ranges(work, len(out))
         return out.transpose(0, 2, 1)
@@ -243,7 +243,7 @@ def room_for_sum(n: int) -> tuple[Array, Array]:
 
 
 @compiled(fastmath=FAST)
-def packed_quad(triangles: Array, n: int, rho: Array, out: Array) -> None:
+def quad_packed(triangles: Array, n: int, rho: Array, out: Array) -> None:
     """Set ``out[m] = rho' K_m rho`` for packed triangles (W, n(n+1)/2); rho (n,), out (W,) float64."""
     for m in range(triangles.shape[0]):
         triangle = triangles[m]
@@ -261,7 +261,7 @@ def packed_quad(triangles: Array, n: int, rho: Array, out: Array) -> None:
 
 
 @compiled(fastmath=FAST)
-def packed_apply_each(triangles: Array, n: int, rho: Array, out: Array) -> None:
+def apply_packed_each(triangles: Array, n: int, rho: Array, out: Array) -> None:
     """Set ``out[m] = K_m rho`` for packed triangles (W, n(n+1)/2); rho (n,), out (W, n) float64, in a single read."""
     for m in range(triangles.shape[0]):
         triangle = triangles[m]
@@ -282,12 +282,12 @@ def packed_apply_each(triangles: Array, n: int, rho: Array, out: Array) -> None:
 
 
 @compiled(fastmath=FAST)
-def packed_apply_many(triangles: Array, kernels: Array, n: int, columns: Array, out: Array) -> None:
+def apply_packed_many(triangles: Array, kernels: Array, n: int, columns: Array, out: Array) -> None:
     """Set ``out[p, c] = K_m columns[c]``, m = kernels[p]; columns (k, n), out (W, k, n) float64."""
     for p in range(kernels.size):
         m = kernels[p]
         for c in range(columns.shape[0]):
-            packed_apply_each(triangles[m : m + 1], n, columns[c], out[p, c : c + 1])
+            apply_packed_each(triangles[m : m + 1], n, columns[c], out[p, c : c + 1])
 
 
 @compiled()

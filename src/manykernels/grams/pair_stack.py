@@ -92,7 +92,7 @@ class PairStack(GramStack):
             products = _all_products(len(first), len(second), right is None)
         chosen = _check_products(products, len(first), len(second))
         shape = (first.shape[1], second.shape[1])
-        index = PairIndex.of(pairs, shape, SIGNS[symmetry])
+        index = PairIndex.create(pairs, shape, SIGNS[symmetry])
         self._set(_Factors(first, second), chosen, index, names or tuple(_name(*pair) for pair in chosen))
 
     def _set(self, factors: _Factors, products: Products, index: PairIndex, names: Sequence[str] | None) -> PairStack:
@@ -120,7 +120,7 @@ class PairStack(GramStack):
         return self.n_samples > MOST_FORMED
 
     def diag(self) -> Array:
-        return np.stack([self._index.diagonal(*self._factors.of(pair)) for pair in self.products])
+        return np.stack([self._index.diagonal(*self._factors.split(pair)) for pair in self.products])
 
     # --- prediction ---------------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class PairStack(GramStack):
         >>> stack.cross_apply([[2, 0], [0, 1]], [1.0], [1.0, 2.0])
         array([3., 4.])
         """
-        rows = PairIndex.of(pairs, self._index.shape, self._index.sign)
+        rows = PairIndex.create(pairs, self._index.shape, self._index.sign)
         weights, active = self._active(d)
         right = check_columns(rho, self.n_samples, "rho")
         total = self._products_with(rows, weights, active, right.reshape(self.n_samples, -1))
@@ -158,7 +158,7 @@ class PairStack(GramStack):
         first, second = self._index.take(rows), self._index.take(cols)
         out = np.empty((len(kernels), len(rows), len(cols)))
         for place, m in enumerate(kernels):
-            out[place] = first.entries(second, *self._factors.of(self.products[m]))
+            out[place] = first.entries(second, *self._factors.split(self.products[m]))
         return out
 
     def _quad(self, r: Array) -> Array:
@@ -271,7 +271,7 @@ class _Factors:
         """Return a kernel of second members."""
         return self._constant(self._right.shape[1]) if kernel is None else self._right[kernel]
 
-    def of(self, product: tuple[int | None, int | None]) -> tuple[Array, Array]:
+    def split(self, product: tuple[int | None, int | None]) -> tuple[Array, Array]:
         """Return both factors of a product."""
         return self.left(product[0]), self.right(product[1])
 

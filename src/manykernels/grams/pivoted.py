@@ -25,7 +25,7 @@ class PivotedFactors:
     pivots: tuple[Array, ...]  # (r_m,) int each: the rows among which features are lower triangular
 
     @classmethod
-    def of(cls, grams: Iterable[Array], rank_tol: float = RANK_TOL) -> PivotedFactors:
+    def factorize(cls, grams: Iterable[Array], rank_tol: float = RANK_TOL) -> PivotedFactors:
         """Factorize matrices, in turn."""
         found = [factorize(gram, rank_tol) for gram in grams]
         return cls(tuple(features for features, _ in found), tuple(pivots for _, pivots in found))

@@ -8,7 +8,7 @@ from manykernels.validation.arrays import Array
 RANGE = 1e12  # of numbers, and of one over them, that products in single precision take as they are
 
 
-def in_precision(vectors: Array, dtype: DTypeLike) -> tuple[Array, Array | float]:
+def convert_precision(vectors: Array, dtype: DTypeLike) -> tuple[Array, Array | float]:
     """Return vectors in a precision, with the unit of every column: 1, unless the range is too small.
 
     Targets of 1e42 are beyond the largest number of single precision, and those of 1e-42 below the smallest.
@@ -24,7 +24,7 @@ def in_precision(vectors: Array, dtype: DTypeLike) -> tuple[Array, Array | float
 
 def product_in_precision(matrix: Array, vectors: Array) -> Array:
     """Return the product of a matrix with vectors in the precision of the matrix, whatever the unit of the vectors."""
-    rounded, units = in_precision(vectors, matrix.dtype)
+    rounded, units = convert_precision(vectors, matrix.dtype)
     found: Array = (matrix @ rounded).astype(np.float64, copy=False)
     if np.any(units != 1.0):
         found *= units

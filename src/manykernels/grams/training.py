@@ -19,7 +19,7 @@ from manykernels.grams.base import GramStack, mirror_upper
 from manykernels.grams.dense import DenseStack
 from manykernels.grams.distinct import Distinct, DistinctStack, Lines
 from manykernels.grams.factored import CompositeStack, FactoredStack, NystroemStack, served_by
-from manykernels.grams.factored.banks import default_landmarks, fit_factors, held_bytes, refusal_of_bank
+from manykernels.grams.factored.banks import column_bytes, default_landmarks, fit_factors, refusal_of_bank
 from manykernels.grams.factored.features import averages_levels
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
@@ -113,7 +113,7 @@ class Training:
             self.stack.let_go()
 
     @property
-    def without_matrix(self) -> bool:
+    def avoids_matrices(self) -> bool:
         """Whether no matrix among samples should be formed."""
         return self.factored or self.stack.matrix_free
 
@@ -149,17 +149,17 @@ def is_precomputed(kernels: object) -> bool:
 
 
 def as_bank(kernels: object, rows: object = None, patience: float | None = None) -> Bank:
-    """Return the bank of the parameter ``kernels`` of an estimator on the rows; see `sized_bank`."""
+    """Return the bank of the parameter ``kernels`` of an estimator on the rows; see `size_bank`."""
     if kernels is None:
         if isinstance(rows, Pairs):
             return PairKernels()
         if isinstance(rows, Table) and rows.is_sparse:
             return KernelBank([Joint(DEFAULT_SPECS)])
-        return sized_bank(DEFAULT_BANK, rows, patience)
+        return size_bank(DEFAULT_BANK, rows, patience)
     if isinstance(kernels, str) and kernels == PRECOMPUTED:
         return PrecomputedBank(normalize=None)
     if isinstance(kernels, KernelBank):
-        return sized_bank(kernels, rows, patience)
+        return size_bank(kernels, rows, patience)
     if isinstance(kernels, (PrecomputedBank, PairKernels)):
         return kernels
     raise InvalidInputError(
@@ -172,7 +172,7 @@ def as_bank(kernels: object, rows: object = None, patience: float | None = None)
 DEFAULT_BANK = KernelBank.auto()  # leaves its kernels to the rows
 
 
-def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = None) -> KernelBank:
+def size_bank(bank: KernelBank, rows: object = None, patience: float | None = None) -> KernelBank:
     """Return a bank with default kernels, if unspecified, suited to the number of rows.
 
     Where a fit is predicted to take clearly less with Gaussians of several columns projected on landmarks, they are, so
@@ -182,7 +182,7 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
     """
     if rows is None or not any(issubclass(kind, DefaultKernels) for kind in set(map(type, bank.kernels))):
         return bank
-    table = Table.of(rows, sparse=True)
+    table = Table.wrap(rows, sparse=True)
     if table.is_sparse:
         return bank
     given, bank = bank, bank if patience is None else _add_narrow_kernels(bank, table)
@@ -202,7 +202,7 @@ def projected_bank(bank: KernelBank, given: object, rows: object, patience: floa
     named = given.kernels if isinstance(given, KernelBank) else ()
     if named and not any(isinstance(entry, (DefaultKernels, Spare)) for entry in named):
         return None
-    table = Table.of(rows, sparse=True)
+    table = Table.wrap(rows, sparse=True)
     if table.is_sparse or not _worth_landmarks(bank, table, patience):
         return None
     count, entries = default_landmarks(len(table)), list(bank.kernels)
@@ -364,7 +364,7 @@ def plan_for(
         if representation == GRAM:
             raise IncompatibleError(f"representation='gram' cannot be had: {SHAPES_ON_FACTORS}.")
         representation = FACTORED
-    table = Table.of(X, sparse=True)
+    table = Table.wrap(X, sparse=True)
     expanded = bank.expand(table)
     if not expanded:
         return None  # fitting the bank says what is wrong with the columns
@@ -380,7 +380,7 @@ def plan_for(
         features=features,
         object_bytes=object_bytes + _landmark_bytes(kinds, len(table)),
         copied=not isinstance(table.data, np.ndarray),
-        column_bytes=held_bytes(bank, table),
+        column_bytes=column_bytes(bank, table),
         n_linear=_n_linear(expanded, kinds),
         representation=representation,
         memory_budget=memory_budget,
@@ -563,7 +563,7 @@ def build_stack(
     if (distinct or lines is not None) and plan.kind != "dense":
         stored = None if plan.kind == "lazy" else plan.dtype
         stack = DistinctStack(lazy, distinct, dtype=stored, lines=lines)
-        for entries, part in stack.stored if stack.in_memory else ():
+        for entries, part in stack.storage if stack.in_memory else ():
             _check_finite(entries, part)
         return stack
     if plan.kind == "lazy":

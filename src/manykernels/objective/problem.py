@@ -25,7 +25,7 @@ from manykernels.validation.arrays import Array, check_positive_vector, check_ve
 from manykernels.validation.parameters import drop_attributes
 
 # cached, of those kernels
-OF_UNPENALIZED = "unpenalized", "certified_bound", "empty_coefficients", "_quads_at_empty", "_norms_at_empty"
+OF_UNPENALIZED = "unpenalized", "certificate_bound", "empty_coefficients", "_quads_at_empty", "_norms_at_empty"
 OF_KERNELS = "n_kernels", "penalties", "entry_roots", "_free_factors", *OF_UNPENALIZED  # cached, of all of them
 OF_TARGET = "bound", "loss_at_zero", "tiny", "best_constant", "_zero_model", *OF_UNPENALIZED  # cached, of a target
 
@@ -160,7 +160,7 @@ class Problem:
         return bound
 
     @cached_property
-    def certified_bound(self) -> BoundLoss:
+    def certificate_bound(self) -> BoundLoss:
         """The bound for certificates, with dual points orthogonal to all unpenalized kernels."""
         if not self.unpenalized.size:
             return self.bound
@@ -301,7 +301,7 @@ class Problem:
         """Drop the dual coefficients of the model without kernels, which are as long as the target."""
         self._forget(("_zero_model", "empty_coefficients"))
 
-    def over(self, twin: GramStack) -> Problem:
+    def replace_twin(self, twin: GramStack) -> Problem:
         """Return the problem on a twin of the stack, with the same kernels, without new checks."""
         problem = copy.copy(self)
         object.__setattr__(problem, "stack", twin)
@@ -309,9 +309,9 @@ class Problem:
 
     def take(self, kernels: slice | Array) -> Problem:
         """Return the problem on the given kernels only."""
-        return self.on(self.stack.take(kernels), kernels)
+        return self.replace_stack(self.stack.take(kernels), kernels)
 
-    def on(self, stack: GramStack, kernels: slice | Array, penalties: Array | None = None) -> Problem:
+    def replace_stack(self, stack: GramStack, kernels: slice | Array, penalties: Array | None = None) -> Problem:
         """Return the problem on a stack that holds the given kernels only: nothing is checked again.
 
         Parameters
@@ -464,7 +464,7 @@ class Problem:
         rho : ndarray of shape (N,) or (N, T)
             Any; where the loss couples samples, scores, whose gradient is the dual point.
         """
-        rho, z, bound = self._check_rho(rho), np.asarray(rho), self.certified_bound
+        rho, z, bound = self._check_rho(rho), np.asarray(rho), self.certificate_bound
         if bound.couples_samples:
             z = z if bound.basis is None else bound.best_along(z)
             rho = -bound.gradient(z)
@@ -476,7 +476,7 @@ class Problem:
         u = np.maximum(signed, 0.0)
         scale, penalty = self.regularizer.formulas.scaled_conjugate(u)
         conjugates = self.bound.conjugate_parts(rho, scale, z)
-        value = -float(np.sum(conjugates)) - penalty if self.certified_bound.proves(rho) else -np.inf
+        value = -float(np.sum(conjugates)) - penalty if self.certificate_bound.proves(rho) else -np.inf
         return _DualPoint(value, rho, z, signed, scale, conjugates, penalty)
 
     def feasible_dual(self, rho: Array) -> Array:
@@ -492,7 +492,7 @@ class Problem:
         ndarray of shape (N,)
             ``clip(rho - nu, lo, hi)``, the nearest point of the set; ``rho`` itself if it is feasible up to rounding.
         """
-        return self.certified_bound.feasible(self._check_rho(rho), sums=self.fit_intercept)
+        return self.certificate_bound.feasible(self._check_rho(rho), sums=self.fit_intercept)
 
     def zero_model(self) -> tuple[Array, Any]:
         """Return the optimal dual coefficients and intercept of the model without kernels.
@@ -520,7 +520,7 @@ class Problem:
         They are exact where the loss is smooth, and near elsewhere.
         """
         rho, b = self._zero_model
-        bound = self.certified_bound
+        bound = self.certificate_bound
         if bound.basis is None:
             return rho
         if self.loss.smooth:
@@ -554,7 +554,7 @@ class Problem:
     @property
     def empty_start(self) -> Array:
         """The feasible dual coefficients at the start of a fit, without kernels."""
-        return self.bound.inside(self.bound.balanced(self.zero_model()[0], sums=self.fit_intercept))
+        return self.bound.inside(self.bound.balance(self.zero_model()[0], sums=self.fit_intercept))
 
     def empty_norms(self) -> Array:
         """Return the dual norms (M,) at the optimal dual coefficients of the model without kernels: a single pass."""
@@ -689,7 +689,7 @@ class Problem:
         """Return the best of the candidate dual points of a model, with early stopping."""
         best: _DualPoint | None = None
         close_enough = 1e-9  # relative gap beyond which no better dual point is looked for
-        for candidate, scores in self.certified_bound.candidates(rho, z, sums=self.fit_intercept):
+        for candidate, scores in self.certificate_bound.candidates(rho, z, sums=self.fit_intercept):
             point = self._dual_point(candidate, scores)
             best = point if best is None or point.value > best.value else best
             if primal - best.value <= close_enough * abs(primal):

@@ -107,13 +107,13 @@ def project_box_orthogonal(r: Array, lo: Array, hi: Array, basis: Array) -> Arra
         once = r - basis @ (basis.T @ r)
         return once - basis @ (basis.T @ once)  # a second round removes the rounding of a large part
 
-    def at(nu: Array) -> tuple[Array, float, Array]:
+    def evaluate(nu: Array) -> tuple[Array, float, Array]:
         x = np.clip(r - basis @ nu, lo, hi)
         slope = basis.T @ x
         return x, float(0.5 * np.sum((x - r) ** 2) + nu @ slope), slope
 
     nu = np.zeros(basis.shape[1])
-    x, value, slope = at(nu)
+    x, value, slope = evaluate(nu)
     orthogonal, nearly = 1e-15, 1e-11
     flat = 1e-10
     for _ in range(_MOST_STEPS):
@@ -122,7 +122,9 @@ def project_box_orthogonal(r: Array, lo: Array, hi: Array, basis: Array) -> Arra
         moved = r - basis @ nu
         free = basis[(moved > lo) & (moved < hi)]
         step = np.linalg.solve(free.T @ free + flat * np.eye(len(nu)), slope)
-        found = _ahead(at, nu, step, value, float(slope @ step)) or _ahead(at, nu, slope, value, float(slope @ slope))
+        found = _ahead(evaluate, nu, step, value, float(slope @ step)) or _ahead(
+            evaluate, nu, slope, value, float(slope @ slope)
+        )
         if found is None:
             break
         before = np.abs(slope).max()
@@ -202,7 +204,7 @@ def _settle(matrix: Array, right: Array, x: Array, inside: Array, entering: int)
     start = x.copy()
     while inside.any():  # at most len(x) times: each but the last drops a weight
         chosen = np.flatnonzero(inside)
-        wanted = _solved(matrix[np.ix_(chosen, chosen)], right[chosen])
+        wanted = _solve(matrix[np.ix_(chosen, chosen)], right[chosen])
         if x[entering] == 0 and inside[entering] and wanted[chosen == entering][0] <= 0:
             inside[entering] = False
             return False, start, start > 0
@@ -218,7 +220,7 @@ def _settle(matrix: Array, right: Array, x: Array, inside: Array, entering: int)
     return True, x, inside
 
 
-def _solved(matrix: Array, right: Array) -> Array:
+def _solve(matrix: Array, right: Array) -> Array:
     try:
         solution: Array = cho_solve(cho_factor(matrix), right)
     except LinAlgError:

@@ -89,10 +89,10 @@ class MKLNovelty(OutlierMixin, BaseEstimator):
         check_positive(self.tol, "tol")
         nu = check_positive(self.nu, "nu", upper=1.0)
         stack = self._open_training(X)
-        problem, alpha, theta = self._solved(stack, nu)
+        problem, alpha, theta = self._solve(stack, nu)
         self.dual_coef_, self.kernel_weights_ = alpha, theta
         scores = stack.apply(theta, alpha)
-        self.offset_, self.dual_gap_ = _certified(problem, alpha, theta, scores, nu)
+        self.offset_, self.dual_gap_ = _certify(problem, alpha, theta, scores, nu)
         if self.dual_gap_ > self.tol:
             warn(f"MKLNovelty stopped at the relative duality gap {self.dual_gap_:.2e}, above tol.", ConvergenceWarning)
         return self
@@ -162,7 +162,7 @@ class MKLNovelty(OutlierMixin, BaseEstimator):
         self.kernel_names_ = tuple(self._bank.names)
         return build_stack(self._bank, X)
 
-    def _solved(self, stack: GramStack, nu: float) -> tuple[Problem, Array, Array]:
+    def _solve(self, stack: GramStack, nu: float) -> tuple[Problem, Array, Array]:
         """Return a problem on the stack, feasible ``alpha``, and ``theta`` on the simplex, for the given ``nu``."""
         n = stack.n_samples
         inner_tol = 1e-2  # of tol: the gap of each problem with the hinge loss
@@ -196,7 +196,7 @@ def _find_root(excess: Any, last: list[Any], nu: float, n: int) -> tuple[Problem
     return problem, alpha, solution.kernel_weights / solution.kernel_weights.sum()
 
 
-def _certified(problem: Problem, alpha: Array, theta: Array, scores: Array, nu: float) -> tuple[float, float]:
+def _certify(problem: Problem, alpha: Array, theta: Array, scores: Array, nu: float) -> tuple[float, float]:
     """Return the best offset and the relative gap of the model ``f_m = theta_m K_m alpha``."""
     u = problem.dual_norms(alpha)
     n = len(scores)

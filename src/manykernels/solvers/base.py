@@ -60,7 +60,7 @@ def check_warm_start(warm_start: object, n_samples: int, n_kernels: int) -> None
         )
 
 
-def in_order(problem: Problem, solvers: Iterable[type[Solver]]) -> Iterator[type[Solver]]:
+def accepting_solvers(problem: Problem, solvers: Iterable[type[Solver]]) -> Iterator[type[Solver]]:
     """Yield the accepting solvers, by preference, evaluated lazily."""
     asked = [cls for cls in solvers if problem.stack.has_factors or not cls.on_factors]
     first = [cls for cls in asked if cls.may_prefer(problem) and cls.preference(problem)]
@@ -347,7 +347,7 @@ class Solver(ABC, Generic[State]):
         self._check_arguments(problem, warm_start)
         self.check(problem)
         with problem.stack.count_apart() as stack:
-            own = problem.over(stack)
+            own = problem.replace_twin(stack)
             solution = self._solve_apart(own, warm_start).record_replaced(stack.replaced_kernels)
         if solution.kernel_norms is None:
             solution = replace(solution, kernel_norms=solution.certificate.block_norms / problem.penalties)
@@ -368,7 +368,7 @@ class Solver(ABC, Generic[State]):
             fallback = fallback.fallback
         if _unfinished(solution) and (stack := definite_copy(problem.stack)) is not None:
             again = replace(self, time_limit=self._time_left(solution))
-            found = again._solve_apart(problem.over(stack), None).record_replaced(stack.replaced_kernels)
+            found = again._solve_apart(problem.replace_twin(stack), None).record_replaced(stack.replaced_kernels)
             solution = refine_rounded(problem, solution, found, self.tol)
             if solution.replaced_kernels:  # certified on the exact kernels
                 return solution
@@ -418,19 +418,19 @@ class Solver(ABC, Generic[State]):
         """Yield the starting point, then the certified model of every iteration, or None if uncertified."""
         before = problem.stack.counters.entries
 
-        def certified(model: Model, newton_steps: int) -> Solution:
+        def certify(model: Model, newton_steps: int) -> Solution:
             return certify_model(problem, _fit_weight_set(problem, model), before, newton_steps)
 
         start = zero = _empty(problem)
         if warm_start is not None:
             start = warm_start.dual_coef, warm_start.kernel_weights, warm_start.intercept
-        found = certified(start, 0)
+        found = certify(start, 0)
         nothing = problem.empirical_loss(problem.constant_scores(zero[2])) * (1.0 + ROUNDING)
         if not found.certificate.primal <= nothing:  # or no number: what is worse than no model is no start either
-            start, found = zero, certified(zero, 0)
+            start, found = zero, certify(zero, 0)
         yield found
         if warm_start is None and (near := self.solve_directly(problem)) is not None:
-            yield certified(near, 0)  # which ends the run if it is within the tolerance
+            yield certify(near, 0)  # which ends the run if it is within the tolerance
         state = self.initialize(problem, start)
         self.observe(problem, state, found.certificate)
         while True:
@@ -439,17 +439,17 @@ class Solver(ABC, Generic[State]):
             except (ArithmeticError, ValueError, LinAlgError, OutOfTimeError):
                 # What was reached before may be far better than what was last worth a certificate.
                 with suppress(ArithmeticError, ValueError, LinAlgError, AssertionError):
-                    yield certified(self.extract(problem, state), self.newton_steps(state))
+                    yield certify(self.extract(problem, state), self.newton_steps(state))
                 raise
             if (systems := self.newton_steps(state)) > SYSTEMS * self.max_iter:
-                yield certified(self.extract(problem, state), systems)
+                yield certify(self.extract(problem, state), systems)
                 raise OutOfSystemsError(
                     f"{systems} linear systems were solved, more than {SYSTEMS} for each of max_iter={self.max_iter}"
                 )
             if not (run.ending or self.worth_certifying(problem, state)):
                 yield None
                 continue
-            found = certified(self.extract(problem, state), systems)
+            found = certify(self.extract(problem, state), systems)
             yield found
             self.observe(problem, state, found.certificate)
 

@@ -27,7 +27,7 @@ class Candidate:
     edge: bool = False  # whether its path had to end there although the score was still rising
 
     @classmethod
-    def of(cls, trials: Sequence[Candidate], *, edge: bool = False) -> Candidate:
+    def create(cls, trials: Sequence[Candidate], *, edge: bool = False) -> Candidate:
         """Return the results of all folds for their strengths."""
         scores = np.concatenate([trial.scores for trial in trials])
         kernels = float(np.mean([trial.n_active for trial in trials]))
@@ -35,7 +35,7 @@ class Candidate:
         return cls(trials[0].family, trials[0].strength, scores, kernels, unfinished, edge)
 
     @property
-    def scored(self) -> bool:
+    def complete(self) -> bool:
         """Return whether all folds were tried."""
         return bool(np.isfinite(self.n_active))
 
@@ -48,7 +48,7 @@ class Family(Protocol):
         """Return whether kernel weights are fixed, with a single kernel sum for every strength."""
         ...
 
-    def posed(self, problems: list[Any], names: tuple[str, ...]) -> list[Any]:
+    def pose_problems(self, problems: list[Any], names: tuple[str, ...]) -> list[Any]:
         """Return problems on all kernels restricted to the participating kernels."""
         ...
 
@@ -56,7 +56,7 @@ class Family(Protocol):
         """Return the penalty of every problem on the kernels of some rows."""
         ...
 
-    def embedded(self, fit: Any, problems: Sequence[Any]) -> Any:
+    def embed(self, fit: Any, problems: Sequence[Any]) -> Any:
         """Return solutions of restricted problems as models on all kernels."""
         ...
 
@@ -68,7 +68,9 @@ class Family(Protocol):
 class Learnable(Protocol):
     """The learning problem of an opened fold."""
 
-    def tried(self, family: Any, strength: float, held_out: Any, start: Any, solved: Any) -> tuple[Any, Candidate]:
+    def try_strength(
+        self, family: Any, strength: float, held_out: Any, start: Any, solved: Any
+    ) -> tuple[Any, Candidate]:
         """Return the model of a strength, and what held-out rows say of it.
 
         ``start`` is a model of the same family to begin from, ``solved`` what outlasted the model itself; or None.
@@ -102,7 +104,7 @@ class Fold(Generic[Opened, HeldOut]):
     _kept: dict[tuple[int, float], Any] = field(default_factory=dict)
 
     @property
-    def opened(self) -> Opened:
+    def kernels(self) -> Opened:
         """Return the opened rows."""
         if self._opened is None:
             self._opened = self.open()
@@ -113,7 +115,7 @@ class Fold(Generic[Opened, HeldOut]):
         """Whether the rows are open."""
         return self._opened is not None
 
-    def tried(self, family: object, strength: float) -> Candidate:
+    def try_strength(self, family: object, strength: float) -> Candidate:
         """Return the held-out results for the model of a strength."""
         known = self._scores.get((id(family), strength))
         if known is not None:
@@ -124,7 +126,7 @@ class Fold(Generic[Opened, HeldOut]):
             start = models[nearest(models, strength)]
         else:
             start = self.begin(self, family, strength) if self.begin is not None and solved is None else None
-        model, score = self.opened.tried(family, strength, self.held_out, start, solved)
+        model, score = self.kernels.try_strength(family, strength, self.held_out, start, solved)
         if solved is None:
             models[strength] = model
         if self.stop.is_set():
@@ -134,7 +136,7 @@ class Fold(Generic[Opened, HeldOut]):
         self._scores[id(family), strength] = score
         return score
 
-    def kept(self, family: object) -> dict[float, Any]:
+    def models_of_family(self, family: object) -> dict[float, Any]:
         """Return the retained models of a family, by strength."""
         return {strength: model for (of, strength), model in self._kept.items() if of == id(family)}
 
@@ -149,13 +151,13 @@ class Fold(Generic[Opened, HeldOut]):
     def lighten(self, family: object) -> None:
         """Reduce the models of a family to the permanent part, for warm starts."""
         models = self._models.get(id(family), {})
-        models |= {strength: self.opened.outlasting(model) for strength, model in models.items()}
+        models |= {strength: self.kernels.outlasting(model) for strength, model in models.items()}
 
     def forget(self, family: object = None, strengths: Sequence[float] = ()) -> None:
         """Drop the results, except models of a family at some strengths."""
         models = self._models.get(id(family), {})
         known = [strength for strength in strengths if strength in models]
-        self._kept |= {(id(family), strength): self.opened.outlasting(models[strength]) for strength in known}
+        self._kept |= {(id(family), strength): self.kernels.outlasting(models[strength]) for strength in known}
         self._models.clear()
         self._scores.clear()
 

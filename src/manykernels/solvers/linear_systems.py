@@ -47,7 +47,7 @@ class ConjugateGradients:
         self.direction = right if precondition is None else precondition(right)
         self.size = self._first = float(right @ self.direction)
 
-    def within(self, share: float) -> bool:
+    def is_within(self, share: float) -> bool:
         """Return whether the norm of the residual is within a share of the first norm."""
         return not self.size > share**2 * self._first
 
@@ -67,7 +67,7 @@ class ConjugateGradients:
     def solve(self, most_steps: int, share: float) -> Array:
         """Take steps until the residual is within a share of the first norm; return the solution."""
         for _ in range(most_steps):
-            if self.within(share) or not self.step():
+            if self.is_within(share) or not self.step():
                 break
         return self.x
 

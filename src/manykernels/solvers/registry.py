@@ -18,7 +18,7 @@ from manykernels.grams.rows.vectors import here
 from manykernels.objective.losses import LOSSES, AnyLoss, Loss
 from manykernels.objective.problem import Certificate, Problem
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer
-from manykernels.solvers.base import Solver, check_problem, in_order
+from manykernels.solvers.base import Solver, accepting_solvers, check_problem
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.interior_point import InteriorPoint
@@ -441,7 +441,7 @@ def solvers_for(problem: Problem) -> list[str]:
     >>> "pfbs" in solvers_for(problem), "skm" in solvers_for(problem)
     (True, False)
     """
-    return [cls.name for cls in in_order(problem, SOLVERS.values())]
+    return [cls.name for cls in accepting_solvers(problem, SOLVERS.values())]
 
 
 def accepted(solver: type[Solver], registry: Mapping[str, type[Loss] | type[Regularizer]]) -> list[str]:
@@ -533,7 +533,9 @@ def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
     >>> choose_solver(problem)[0].name
     'working_set'
     """
-    able = next(in_order(problem, SOLVERS.core.values()), None) or next(in_order(problem, SOLVERS.values()), None)
+    able = next(accepting_solvers(problem, SOLVERS.core.values()), None) or next(
+        accepting_solvers(problem, SOLVERS.values()), None
+    )
     if able is None:
         asked = {name: cls for name, cls in SOLVERS.items() if cls.on_factors or not problem.stack.shaped}
         lacking = "; ".join(f"'{name}': {cls.refusals(problem)[0]}" for name, cls in asked.items())

@@ -376,7 +376,7 @@ class Solution:
         frame = pd.DataFrame({"name": names, "weight": self.kernel_weights[active], "norm": norms})
         return frame.sort_values("norm", ascending=False, ignore_index=True)
 
-    def scattered(self, kept: Array, n_samples: int) -> Solution:
+    def scatter(self, kept: Array, n_samples: int) -> Solution:
         """Return the solution for more samples, of which it knows some: the rest took no part.
 
         Parameters

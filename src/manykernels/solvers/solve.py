@@ -181,7 +181,7 @@ def solve(
     target = _target(y, known)
     fit_intercept = fit_intercept and not known.couples_samples
     given = _Given(kernels, target, X, known, first, fit_intercept, sample_weight, chunks=chunks).positive()
-    opened = given.opened(representation, budget, n_jobs)
+    opened = given.open_stack(representation, budget, n_jobs)
     options: dict[str, Any] = {
         "fit_intercept": given.fit_intercept,
         "sample_weight": given.weight,
@@ -191,7 +191,7 @@ def solve(
     targets = [given.y[:, t] for t in range(given.y.shape[1])] if several else [given.y]
     problems = [problem_of(opened.stack, own, known, first, **options) for own in targets]
     problems = [_set_strength(problem, alpha, relative) for problem in problems]
-    solutions = _solved(problems, solver, given.start(warm_start, problems[0]), parameters)
+    solutions = _solve(problems, solver, given.start(warm_start, problems[0]), parameters)
     advice = None if all(found.status is Status.CONVERGED for found in solutions) else advice_on_chunks(opened.stack)
     if advice is not None:
         warn(advice, ConvergenceWarning)
@@ -199,7 +199,7 @@ def solve(
     return finished if several else finished[0]
 
 
-def _solved(
+def _solve(
     problems: Sequence[Problem], solver: str | Solver, warm_start: Solution | None, parameters: dict[str, Any]
 ) -> list[Solution]:
     """Return a solution per problem; a time limit is for all together, and warnings name the target."""
@@ -232,7 +232,7 @@ class _Opened:
         if isinstance(solution.functions, FactorFunctions):  # of columns as the bank prepares them
             return replace(solution, functions=replace(solution.functions, bank=self.training.bank))
         rho = solution.dual_coef.reshape(len(solution.dual_coef), -1).T
-        own = Expansion.of(self.training.bank, self.training.prepared, solution.kernel_weights[None], rho)
+        own = Expansion.create(self.training.bank, self.training.prepared, solution.kernel_weights[None], rho)
         return replace(solution, functions=own)
 
 
@@ -273,13 +273,13 @@ class _Given:
             if self.X is None
             else self.X[kept]
             if isinstance(self.X, Pairs)
-            else Table.of(self.X, sparse=True)[kept]
+            else Table.wrap(self.X, sparse=True)[kept]
         )
         return replace(
             self, kernels=kernels, X=rows, y=self.y[kept], weight=weight[kept], kept=kept, n_samples=len(weight)
         )
 
-    def opened(self, representation: str, memory_budget: int | str | None, n_jobs: int | None) -> _Opened:
+    def open_stack(self, representation: str, memory_budget: int | str | None, n_jobs: int | None) -> _Opened:
         """Return the kernels as a stack."""
         if self.X is None:
             if isinstance(self.kernels, KernelBank):
@@ -327,7 +327,7 @@ class _Given:
 
     def whole(self, solution: Solution) -> Solution:
         """Return a solution of all samples, including weight zero."""
-        return solution if self.kept is None else solution.scattered(self.kept, self.n_samples)
+        return solution if self.kept is None else solution.scatter(self.kept, self.n_samples)
 
 
 def _target(y: Any, loss: AnyLoss) -> Any:

@@ -322,7 +322,7 @@ class SolverContract:
         assert found, f"{self.solver_class.__name__} accepts none of the {_CASES} problems"
         return found
 
-    def solved(self, small: SmallProblem) -> Solution:
+    def solve(self, small: SmallProblem) -> Solution:
         """Return the solution of ``small`` at the tolerance of the contract; anything short of it is an error.
 
         Problems of the contract itself are solved once: several laws compare with them.
@@ -359,7 +359,7 @@ class SolverContract:
     def test_converges_with_the_certificate_of_the_returned_model(self) -> None:
         """Check status, shapes, signs and the recomputed certificate on every accepted problem."""
         for small in self.accepted():
-            solution = self.solved(small)
+            solution = self.solve(small)
             assert solution.status == Status.CONVERGED, small.description
             assert solution.certificate.relative_gap <= self.goal, small.description
             _equal(solution.dual_coef.shape, small.y.shape, "shape of dual_coef")
@@ -386,7 +386,7 @@ class SolverContract:
         for small in self.accepted()[:: 3 * self.every]:
             order = np.random.default_rng(0).permutation(len(small.kernels))
             permuted = replace(small, kernels=small.kernels[order], kernel_penalties=small.penalties[order])
-            model = self.model(permuted, self.solved(permuted))
+            model = self.model(permuted, self.solve(permuted))
             self.check_optimal(small, model, model.norms[np.argsort(order)])
 
     def test_kernels_in_other_units_give_the_same_model(self) -> None:
@@ -398,15 +398,15 @@ class SolverContract:
                 kernels=small.kernels * units[:, None, None],
                 kernel_penalties=small.penalties * np.sqrt(units),
             )
-            model = self.model(scaled, self.solved(scaled))
+            model = self.model(scaled, self.solve(scaled))
             self.check_optimal(small, model, model.norms * np.sqrt(units))
 
     def test_block_one_norm_strength_scales_with_the_root_of_the_unit(self) -> None:
         """Check that ``c K`` with strength ``sqrt(c) C`` has the objective of ``K`` with ``C``."""
         for small in (case for case in self.accepted() if case.regularizer_name == "l1"):
             scaled = replace(small, kernels=9.0 * small.kernels, strength=3.0 * small.strength)
-            expected = self.solved(small).certificate.primal
-            np.testing.assert_allclose(self.solved(scaled).certificate.primal, expected, rtol=2 * self.goal)
+            expected = self.solve(small).certificate.primal
+            np.testing.assert_allclose(self.solve(scaled).certificate.primal, expected, rtol=2 * self.goal)
 
     def test_a_repeated_sample_counts_like_a_doubled_weight(self) -> None:
         """Check that two copies of samples have the objective of one copy with twice the weight."""
@@ -420,7 +420,7 @@ class SolverContract:
                 sample_weight=small.weights[rows],
             )
             weighted = replace(small, sample_weight=small.weights * copies)
-            primals = [self.solved(each).certificate.primal for each in (repeated, weighted)]
+            primals = [self.solve(each).certificate.primal for each in (repeated, weighted)]
             np.testing.assert_allclose(primals[0], primals[1], rtol=2 * self.goal, err_msg=small.description)
 
     def test_arguments_are_not_modified(self) -> None:
@@ -429,7 +429,7 @@ class SolverContract:
             names = ("kernels", "y", "sample_weight", "kernel_penalties")
             given = {name: getattr(small, name) for name in names}
             arrays: dict[str, Any] = {name: np.array(value) for name, value in given.items() if value is not None}
-            start = self.solved(small)
+            start = self.solve(small)
             before = start.dual_coef.copy(), start.kernel_weights.copy()
             self.quietly(self.make_solver(), replace(small, **arrays), start)
             for name, array in arrays.items():
@@ -459,7 +459,7 @@ class SolverContract:
 
     def test_solver_and_solution_survive_pickling(self) -> None:
         """Check that both come back equal."""
-        solver, solution = self.make_solver(max_iter=77), self.solved(self.accepted()[0])
+        solver, solution = self.make_solver(max_iter=77), self.solve(self.accepted()[0])
         _equal(pickle.loads(pickle.dumps(solver)), solver, "solver after pickling")
         back = pickle.loads(pickle.dumps(solution))
         np.testing.assert_array_equal(back.dual_coef, solution.dual_coef)
@@ -539,7 +539,7 @@ class SolverContract:
             if top is None:
                 continue
             above, below = (replace(small, strength=factor * top) for factor in (1.01, 0.9))
-            assert not self.solved(above).kernel_weights.any(), small.description
+            assert not self.solve(above).kernel_weights.any(), small.description
             assert self.quietly(self.make_solver(tol=self.tol), below).kernel_weights.any(), small.description
 
     def test_refused_problems_are_refused_before_any_work(self) -> None:

@@ -165,7 +165,7 @@ class Unproven:
         replaced = {slot: self.replaced[m] for slot, m in enumerate(chosen.tolist()) if m in self.replaced}
         return Unproven(self.mask[kernels], self.tolerance, self.name, replaced)
 
-    def among(self, kernels: Array) -> Array:
+    def select_unproven(self, kernels: Array) -> Array:
         """Return those of the kernels that are still to be proven."""
         return kernels[self.mask[kernels]]
 

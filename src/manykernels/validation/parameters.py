@@ -112,11 +112,11 @@ def listed(shown: Iterable[str], total: int) -> str:
 def printable(text: object, keep: str = "") -> str:
     """Return text in which control and direction characters are replaced by their escapes, except those to ``keep``."""
 
-    def shown(found: re.Match[str]) -> str:
+    def escape(found: re.Match[str]) -> str:
         sign = found[0]
         return sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode()
 
-    return NOT_ASCII.sub(shown, str(text))
+    return NOT_ASCII.sub(escape, str(text))
 
 
 def close_name(given: str, known: Collection[str]) -> str | None:
@@ -139,13 +139,13 @@ def _explaining(init: Callable[..., None]) -> Any:
     known = [name for name in inspect.signature(init).parameters if name != "self"]
 
     @functools.wraps(init)
-    def checked(self: Any, *args: Any, **given: object) -> None:
+    def wrapper(self: Any, *args: Any, **given: object) -> None:
         unknown = [name for name in given if name not in known]
         if unknown:
             raise TypeError(unknown_parameter(unknown[0], type(self).__name__, known))
         init(self, *args, **given)
 
-    return checked
+    return wrapper
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -156,12 +156,12 @@ def says_which(names: Mapping[str, str]) -> Callable[[F], F]:
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
-        def checked(*args: Any, **given: object) -> Any:
+        def wrapper(*args: Any, **given: object) -> Any:
             for name in given.keys() & names.keys():
                 raise TypeError(f"{function.__name__} has no parameter {name!r}. Take {names[name]}.")
             return function(*args, **given)
 
-        return cast("F", checked)
+        return cast("F", wrapper)
 
     return decorated
 
@@ -185,7 +185,7 @@ def knows(options: Collection[str], owner: str) -> Callable[[F], F]:
         known = [*named, *options]
 
         @functools.wraps(function)
-        def checked(*args: Any, **given: object) -> Any:
+        def wrapper(*args: Any, **given: object) -> Any:
             for name in given.keys() - known:
                 meant = WIDTH_NAMES.get(name, "")
                 meant = meant if re.split("[,;:]", meant)[0] in known else close_name(name, known) or ""
@@ -193,7 +193,7 @@ def knows(options: Collection[str], owner: str) -> Callable[[F], F]:
                 raise TypeError(f"{owner}.{function.__name__} has no parameter {name!r}. {advice}")
             return function(*args, **given)
 
-        return cast("F", checked)
+        return cast("F", wrapper)
 
     return decorated
 

@@ -315,18 +315,18 @@ def test_leading_directions_are_few_and_finer_ones_begin_with_the_coarser() -> N
     gram, coarser = spec(column[:, None]), None
     eigenvalues = np.linalg.eigvalsh(gram)[::-1]
     for tol in (1e-2, 1e-5):
-        found = LeadingDirections.of(spec, 0, table, tol, 600, coarser)
-        Z = found.at(tol)(column[:, None])
+        found = LeadingDirections.fit(spec, 0, table, tol, 600, coarser)
+        Z = found.truncate(tol)(column[:, None])
         rest = gram - Z @ Z.T
         assert np.trace(rest) <= tol * 600
         assert np.linalg.eigvalsh(rest)[0] >= -1e-9
         assert Z.shape[1] <= 1.3 * (np.flatnonzero(600 - np.cumsum(eigenvalues) <= tol * 600)[0] + 1)
         if coarser is not None:
-            first = coarser.at(1e-2)(column[:, None])
+            first = coarser.truncate(1e-2)(column[:, None])
             np.testing.assert_allclose(Z[:, : first.shape[1]], first, atol=1e-7)
         coarser = found
     v = rng.normal(size=Z.shape[1])
-    features = found.at(tol)
+    features = found.truncate(tol)
     np.testing.assert_allclose(spec(column[:, None], features.landmarks) @ features.weights(v), Z @ v, atol=1e-8)
 
 

@@ -36,7 +36,7 @@ def test_blocks_of_columns_give_the_sums_of_every_triple(columns: int, missing: 
     rng = np.random.default_rng(columns)
     axes = axes_of([2 + j % 3 for j in range(columns)])
     sets = [own for order in (1, 2, 3) for own in combinations(range(columns), order)] + [(2, 0, 1)]
-    groups, n = Groups.of(axes, sets), 1500
+    groups, n = Groups.lay_out(axes, sets), 1500
     codes = np.array([rng.integers(0, len(axis.gram), n) for axis in axes], dtype=np.int16)
     if missing:
         codes[0, ::7] = -1
@@ -52,7 +52,7 @@ def test_blocks_of_columns_give_the_sums_of_every_triple(columns: int, missing: 
 def test_two_columns_of_many_levels_beside_constants_keep_their_cells() -> None:
     """Their 36,200 cells beside those of constants would fit a block, but their numbers do not fit its type."""
     rng, sizes = np.random.default_rng(0), [200, 181, 1, 1, 1, 1]
-    groups = Groups.of(axes_of(sizes), list(combinations(range(6), 3)))
+    groups = Groups.lay_out(axes_of(sizes), list(combinations(range(6), 3)))
     codes = np.array([rng.integers(0, size, 60_000) for size in sizes], dtype=np.int16)
     rho = rng.normal(size=60_000)
     np.testing.assert_allclose(groups.add(codes, rho), sums_by_hand(groups, codes, rho), atol=1e-9)
@@ -62,7 +62,7 @@ def test_forms_of_cells_are_those_of_the_products() -> None:
     rng = np.random.default_rng(0)
     axes = axes_of([2, 3, 4, 2])
     sets = [own for order in (1, 2, 3, 4) for own in combinations(range(4), order)]
-    groups = Groups.of(axes, sets)
+    groups = Groups.lay_out(axes, sets)
     sums = rng.normal(size=int(groups.offsets[-1]))
     grams = [axis.gram.ravel() for axis in axes]
     starts, out = np.cumsum([0, *map(len, sets)]), np.empty(len(sets))

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import nnls
 
 from manykernels import Gaussian, Laplacian, Linear
-from manykernels.grams.factored.cones import face, held, polar_norm, project
+from manykernels.grams.factored.cones import active_inequalities, face, polar_norm, project
 from manykernels.kernels import Shaped
 
 CONES = [
@@ -57,6 +57,6 @@ def test_rows_that_repeat_do_no_harm(rng: np.random.Generator) -> None:
 def test_moves_along_a_face_keep_what_holds() -> None:
     G = np.eye(3)
     v = np.array([0.0, 2.0, 0.0])
-    np.testing.assert_array_equal(held(G, v), G[[0, 2]])
+    np.testing.assert_array_equal(active_inequalities(G, v), G[[0, 2]])
     np.testing.assert_allclose(np.abs(face(G, v)), [[0.0], [1.0], [0.0]], atol=1e-15)
     np.testing.assert_array_equal(face(G, np.ones(3)), np.eye(3))

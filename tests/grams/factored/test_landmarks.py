@@ -13,7 +13,7 @@ from tests.support.factored import largest_strength, on_factors
 from manykernels import KernelBank, MKLClassifier, MKLRegressor
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.factored import NystroemStack, factored_stack
-from manykernels.grams.factored.landmarks import drawn_features
+from manykernels.grams.factored.landmarks import draw_features
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Gaussian, KernelSpec, Laplacian, Matern, Polynomial, Product, Sum
 
@@ -101,11 +101,11 @@ def test_clusters_cover_better_than_draws_and_draws_of_more_begin_with_those_of_
     table, spec = ColumnTable(X), Gaussian(1.5)
     left = {}
     for by in WAYS:
-        features = drawn_features(spec, (0, 1, 2), table, 1e-12, 32, by)(X)
+        features = draw_features(spec, (0, 1, 2), table, 1e-12, 32, by)(X)
         left[by] = 1 - np.sum(features**2) / len(X)
         assert features.shape[1] <= 32
     assert left["k-means"] < 0.8 * left["uniform"]
-    few, many = (drawn_features(spec, (0, 1, 2), table, 1e-12, rank, "uniform").landmarks for rank in (20, 32))
+    few, many = (draw_features(spec, (0, 1, 2), table, 1e-12, rank, "uniform").landmarks for rank in (20, 32))
     np.testing.assert_array_equal(many[:20], few)
 
 

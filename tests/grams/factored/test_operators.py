@@ -23,7 +23,7 @@ def test_products_are_those_of_the_operators_one_by_one(stack) -> None:
     (together,), rng = stack.operators([3, 0, 1], 0.0), np.random.default_rng(1)
     assert together.kernels.tolist() == [0, 1, 3]
     operators = together.apart()
-    again = ColumnFactors.of(stack.table, operators)
+    again = ColumnFactors.create(stack.table, operators)
     assert again is not None
     assert again.places.tolist() == together.places.tolist()
     Z = np.hstack([operator.rows(slice(None)) for operator in operators])
@@ -53,7 +53,7 @@ def test_operators_of_each_kernel_are_columns_where_they_stand(stack) -> None:
     (together,) = stack.operators([2, 1], 0.0)
     apart = together.apart()
     assert [int(one.kernels[0]) for one in apart] == [1, 2]
-    assert all(np.shares_memory(one.held, stack.table.columns) for one in apart)
+    assert all(np.shares_memory(one.array, stack.table.columns) for one in apart)
 
 
 def test_a_composition_numbers_operators_and_leaves_those_of_its_parts_as_they_are() -> None:
@@ -68,13 +68,13 @@ def test_other_factors_are_not_taken_for_columns() -> None:
     X = np.random.default_rng(0).normal(size=(40, 3))
     mixed = KernelBank([("line", Linear(), [0]), ("bell", Gaussian(1.0), [1])])
     stack = factored_stack(np.asfortranarray(X), mixed)
-    assert ColumnFactors.of(stack.table, stack.operators([0, 1], 1e-6)) is None
-    assert ColumnFactors.of(stack.table, stack.operators([0], 1e-6)) is not None
-    assert ColumnFactors.of(stack.table, []) is None
+    assert ColumnFactors.create(stack.table, stack.operators([0, 1], 1e-6)) is None
+    assert ColumnFactors.create(stack.table, stack.operators([0], 1e-6)) is not None
+    assert ColumnFactors.create(stack.table, []) is None
     scaled = factored_stack(X, KernelBank([("line", Linear(), [0])], standardize=True))
     X32 = factored_stack(X.astype(np.float32), KernelBank([("line", Linear(), [0])]))
     for stack in (scaled, X32):  # read in place or not, products are right
         operators = stack.operators([0], 0.0)
-        together = ColumnFactors.of(stack.table, operators)
+        together = ColumnFactors.create(stack.table, operators)
         if together is not None:
             np.testing.assert_allclose(together.adjoint(X[:, 1]), operators[0].adjoint(X[:, 1]), rtol=1e-12)

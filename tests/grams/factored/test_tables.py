@@ -210,6 +210,7 @@ def test_new_rows_in_chunks_are_read_by_the_names_of_their_columns_like_rows_in_
     sums = [rows.reduce([0, 1], lambda part: part.points((0, 1)).sum(axis=0)) for rows in (chunked, held)]
     np.testing.assert_allclose(*sums, rtol=1e-12)
     parts = [
-        np.concatenate([own for _, own in rows.evaluated(10, lambda part: part.values(1))]) for rows in (chunked, held)
+        np.concatenate([own for _, own in rows.evaluate_slices(10, lambda part: part.values(1))])
+        for rows in (chunked, held)
     ]
     np.testing.assert_array_equal(*parts)

@@ -49,7 +49,7 @@ def test_rows_are_those_of_the_map(tmp_path: Path, order: Any, part: slice) -> N
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")[part]
     rows = ArrayRows(mapped, chunk_rows=16)
     contiguous = mapped.flags.c_contiguous or mapped.flags.f_contiguous
-    assert (MappedFile.of(mapped) is not None) == contiguous
+    assert (MappedFile.locate(mapped) is not None) == contiguous
     for chunk in range(rows.n_chunks):
         np.testing.assert_array_equal(rows.read(chunk, [2, 0]), whole[part][rows.slice(chunk)][:, [2, 0]])
 

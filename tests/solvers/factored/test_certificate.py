@@ -12,7 +12,7 @@ from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.solvers.factored import newton, quadratic_rows
-from manykernels.solvers.factored.certificate import DualBound, certificate_of, corrected, violators
+from manykernels.solvers.factored.certificate import DualBound, certificate_of, correct, violators
 from manykernels.solvers.factored.newton import minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.quadratic_rows import RowQuadratic
@@ -77,10 +77,10 @@ def test_a_corrected_dual_point_proves_more_than_a_scaled_one_and_no_more_than_t
     optimum = FactoredNewton(tol=1e-9).solve(problem).certificate
     point = Point(np.zeros(objective.rank), problem.best_constant, problem.constant_scores(problem.best_constant))
     point = minimize(objective, point, 0.02 * optimum.primal, 10).point  # near, as sweeps leave it
-    rho = objective.balanced(-objective.settle_intercept(point))
+    rho = objective.balance(-objective.settle_intercept(point))
     adjoint = objective.adjoint(rho)
     scaled = objective.dual_value(point.z, rho, adjoint)
-    found = corrected(objective, point, rho, adjoint, np.inf)
+    found = correct(objective, point, rho, adjoint, np.inf)
     assert found is not None
     better, products, value, moved = found
     assert optimum.dual * (1 - 1e-9) - value < 0.1 * (optimum.dual - scaled)
@@ -118,7 +118,7 @@ def test_gradients_take_groups_together_where_sweeps_come_to_no_end(seed: int, m
         return gradients(*arguments)
 
     monkeypatch.setattr(quadratic_rows, "conjugate_step", told)
-    monkeypatch.setattr(newton.FormedQuadratic, "of", None)
+    monkeypatch.setattr(newton.FormedQuadratic, "create", None)
     point = Point(np.zeros(objective.rank), problem.best_constant, problem.constant_scores(problem.best_constant))
     fit = minimize(objective, point, 1e-4 * objective.value(point), 30)
     assert fit.gap <= 1e-4 * problem.empirical_loss(problem.constant_scores(problem.best_constant))
@@ -128,17 +128,17 @@ def test_gradients_take_groups_together_where_sweeps_come_to_no_end(seed: int, m
 def test_gradients_read_columns_in_single_precision_where_steps_may_be_in_that() -> None:
     problem, objective = correlated(groups=6)
     double = FactoredObjective(problem, problem.stack.operators([1, 3], 0.0), 0.0)
-    assert double.rounded is double
+    assert double.single_precision is double
     objective.known.single = True
     other = FactoredObjective(problem, problem.stack.operators([1, 3], 0.0), 0.0)
     other.known = objective.known
     rng = np.random.default_rng(0)
     for whole in (other, objective):  # of the columns that were copied before, and of others
         v, rho = rng.normal(size=whole.rank), rng.normal(size=problem.n_samples)
-        assert whole.rounded.in_place.columns.dtype == np.float32
-        np.testing.assert_allclose(whole.rounded.scores(v), whole.scores(v), atol=1e-5)
-        np.testing.assert_allclose(whole.rounded.adjoint(rho), whole.adjoint(rho), atol=1e-4)
-        assert np.abs(whole.rounded.scores(v) - whole.scores(v)).max() > 0
+        assert whole.single_precision.joint_columns.columns.dtype == np.float32
+        np.testing.assert_allclose(whole.single_precision.scores(v), whole.scores(v), atol=1e-5)
+        np.testing.assert_allclose(whole.single_precision.adjoint(rho), whole.adjoint(rho), atol=1e-4)
+        assert np.abs(whole.single_precision.scores(v) - whole.scores(v)).max() > 0
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -184,8 +184,8 @@ def test_dual_points_are_corrected_where_the_penalty_is_linear_in_norms_only(
     other = replace(problem, regularizer=get_regularizer(penalty[0], 5.0, **penalty[1]))
     objective = FactoredObjective(other, problem.stack.operators(list(range(30)), 0.0), 0.0)
     point = Point(np.zeros(objective.rank), 0.0, problem.constant_scores(0.0))
-    rho = objective.balanced(-objective.settle_intercept(point))
-    assert corrected(objective, point, rho, objective.adjoint(rho), np.inf) is None
+    rho = objective.balance(-objective.settle_intercept(point))
+    assert correct(objective, point, rho, objective.adjoint(rho), np.inf) is None
 
 
 def test_a_bound_above_the_objective_is_no_gap_of_zero() -> None:

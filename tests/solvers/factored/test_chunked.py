@@ -149,7 +149,7 @@ def test_parquet_files_of_every_kind_of_column_are_fitted_by_the_name_of_the_tar
     np.testing.assert_allclose(parts.decision_function(inputs), parts.decision_function(str(folder)), rtol=1e-12)
     streamed = [parts.decision_function(inputs[start : start + 500]) for start in range(0, N, 500)]
     np.testing.assert_allclose(np.concatenate(streamed), parts.decision_function(folder), rtol=1e-12)
-    indicated = factored_stack(source.without("target"), bank.replace(missing="indicator"))
+    indicated = factored_stack(source.drop_column("target"), bank.replace(missing="indicator"))
     assert sum("missing" in name for name in indicated.names or ()) == 2
 
 
@@ -188,7 +188,7 @@ class Counted(RowSource):
         self.entries += part.size
         return part
 
-    def without(self, name: Any) -> RowSource:
+    def drop_column(self, name: Any) -> RowSource:
         raise AssertionError(name)
 
 

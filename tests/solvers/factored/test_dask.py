@@ -16,7 +16,7 @@ from manykernels import KernelBank
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.factored import factored_stack
 from manykernels.grams.rows.dask import DaskRows
-from manykernels.grams.rows.vectors import RowVector, held, here, on_rows, sums
+from manykernels.grams.rows.vectors import RowVector, compute_vector, here, map_rows, sums
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective.losses.curvature import sampled_rows, sampled_weights
 from manykernels.objective.problem import Problem
@@ -145,9 +145,9 @@ def test_vectors_beside_rows_do_the_arithmetic_of_arrays() -> None:
     before = x.copy()
     later = x + 0.0
     x += y
-    np.testing.assert_allclose(here(held(x)), a + b)
+    np.testing.assert_allclose(here(compute_vector(x)), a + b)
     np.testing.assert_allclose([here(before), here(later)], [a, a])
-    np.testing.assert_allclose(here(on_rows(np.hypot, x, 3.0)), np.hypot(a + b, 3.0))
+    np.testing.assert_allclose(here(map_rows(np.hypot, x, 3.0)), np.hypot(a + b, 3.0))
     np.testing.assert_allclose(here(sampled_weights(y**2, 5)), sampled_weights(b**2, 5), rtol=1e-12)
     with pytest.raises(InvalidInputError, match="stays with its rows"):
         np.asarray(x)

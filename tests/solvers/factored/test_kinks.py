@@ -72,7 +72,7 @@ def test_losses_of_many_rows_are_smoothed_where_sweeps_cost_less(
     few, many = (problem_of(loss, outputs, n)[0] for n in (1500, 8000))
     assert takes_interior(few)
     assert not takes_interior(many)
-    monkeypatch.setattr(kinks, "rounded_products", lambda objective: np.inf)  # as where there are no sweeps
+    monkeypatch.setattr(kinks, "predict_sweep_cost", lambda objective: np.inf)  # as where there are no sweeps
     assert takes_interior(many)
 
 

@@ -29,7 +29,7 @@ def test_kernels_that_enter_and_leave_find_their_products_again() -> None:
     weights = np.random.default_rng(1).uniform(0.5, 2.0, N_SAMPLES)
     for chosen, missing in (([0, 2], 3), ([0, 1, 2, 3], 5), ([1, 3], 0), ([3], 0), ([1, 2, 3], 0)):
         operators = kernels.operators(chosen, 1e-3)
-        assert known.under(weights).missing(operators) == missing
+        assert known.find_products(weights).missing(operators) == missing
         found = known.gram(operators, intercept=True)
         np.testing.assert_allclose(found, hessian(operators, weights), rtol=1e-12)
 
@@ -39,9 +39,9 @@ def test_columns_in_place_have_the_products_of_their_operators() -> None:
     weights = np.random.default_rng(1).uniform(0.5, 2.0, N_SAMPLES)
     for chosen in ([0, 2], [0, 1, 2, 3], [1, 3], [1, 2, 3]):
         operators = kernels.operators(chosen, 1e-3)
-        together = ColumnFactors.of(kernels.table, operators)
+        together = ColumnFactors.create(kernels.table, operators)
         assert together is not None
-        found = known.under(weights).gram(operators, together, intercept=True)
+        found = known.find_products(weights).gram(operators, together, intercept=True)
         expected = hessian(operators, weights)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * float(np.abs(expected).max()))
 
@@ -49,7 +49,7 @@ def test_columns_in_place_have_the_products_of_their_operators() -> None:
 def test_other_weights_begin_anew() -> None:
     operators, known = stack().operators([0, 1], 1e-3), KnownCurvature()
     for weights in (np.ones(N_SAMPLES), np.linspace(0.1, 1.0, N_SAMPLES)):
-        assert known.under(weights).missing(operators) == 5
+        assert known.find_products(weights).missing(operators) == 5
         np.testing.assert_allclose(known.gram(operators, intercept=True), hessian(operators, weights), rtol=1e-12)
 
 
@@ -58,7 +58,7 @@ def test_bases_make_the_blocks_of_kernels_diagonal() -> None:
     for chosen in ([0, 2], [0, 1, 2, 3], [1]):  # more and wider ones follow, and then those that are known
         (columns,) = kernels.operators(chosen, 1e-3)
         own = columns.columns, columns.firsts, columns.ranks, columns.roots
-        values, vectors = known.under(weights).eigenbases(columns.kernels, *own)
+        values, vectors = known.find_products(weights).eigenbases(columns.kernels, *own)
         for slot, (first, rank, root) in enumerate(zip(columns.firsts, columns.ranks, columns.roots, strict=True)):
             turned = root * columns.columns[first : first + rank].T @ vectors[slot, :rank, :rank]
             gram, top = turned.T @ (weights[:, None] * turned), values[slot].max()
@@ -71,7 +71,7 @@ def test_bases_make_the_blocks_of_kernels_diagonal() -> None:
 def test_bases_leave_means_out_where_shifts_change_nothing() -> None:
     (columns,), weights = stack().operators([1], 1e-3), np.linspace(0.5, 1.5, N_SAMPLES)
     own = columns.kernels, columns.columns, columns.firsts, columns.ranks, columns.roots
-    values, vectors = KnownCurvature().under(weights).eigenbases(*own, alike=float(weights.sum()))
+    values, vectors = KnownCurvature().find_products(weights).eigenbases(*own, alike=float(weights.sum()))
     Z = columns.rows(slice(None))
     turned = (Z - weights @ Z / weights.sum()) @ vectors[0]
     np.testing.assert_allclose(turned.T @ (weights[:, None] * turned), np.diag(values[0]), atol=1e-12 * values.max())

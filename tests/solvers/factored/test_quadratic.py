@@ -36,7 +36,7 @@ def test_every_kind_of_matrix_has_the_same_minimum(penalty: str, monkeypatch: py
     monkeypatch.setattr(quadratic_formed, "GROUP_TOL", tol)
     values = {}
     for kind in (FormedQuadratic, RowQuadratic, ProductQuadratic):
-        quadratic = kind.of(objective, curvature, len(y))
+        quadratic = kind.create(objective, curvature, len(y))
         here = Expansion(objective, start, slopes, objective.adjoint(slopes), curvature)
         v, shift, change = quadratic.step(here, tol)
         end = Point(v, start.b + shift, objective.scores(v) + start.b + shift)

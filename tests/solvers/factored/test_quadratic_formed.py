@@ -35,7 +35,7 @@ def wide_kernels(n_columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_collinear_groups_leave_one_after_the_other(strength: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels of a column that differ by a width trade: steps ended where one passes zero, 183 of them a solution."""
     Z, starts, y = wide_kernels(3)
-    penalty = GroupPenalty.of(BlockL1(strength), starts, np.ones(len(starts) - 1))
+    penalty = GroupPenalty.create(BlockL1(strength), starts, np.ones(len(starts) - 1))
     steps = []
     factorized = FormedQuadratic.factorized
 
@@ -74,7 +74,7 @@ def test_outputs_that_have_something_in_common_end_at_the_minimum_of_the_whole()
         sides[:, at] = own[:, None] * Z
         whole[np.ix_(at, at)] = (Z * own[:, None]).T @ Z
     whole -= sides.T @ sides
-    penalty = GroupPenalty.of(BlockL1(2.0), outputs * starts, np.ones(3))
+    penalty = GroupPenalty.create(BlockL1(2.0), outputs * starts, np.ones(3))
     operators = [OutputOperator(DenseOperator(np.arange(3), [Z], starts), outputs)]
     blocks, shares = OutputCurvature(p, np.ones(n)).hessian(operators, n, intercept=False)
     problem = FormedQuadratic(blocks, penalty, shares)
@@ -94,7 +94,7 @@ def test_groups_of_a_tree_leave_zero_and_end_there_together(start: float) -> Non
     """Three kernels of one norm, held at zero by it or pulled away together, beside one with a norm of its own."""
     tree = Tree(1.0, {"a": ["0", "1", "2"]}, l1_ratio=0.1).on_kernels(["0", "1", "2", "3"])
     starts, sizes = np.arange(0, 9, 2), np.full(4, 2)
-    penalty = FunctionPenalty.of(tree, starts, np.ones(4))
+    penalty = FunctionPenalty.create(tree, starts, np.ones(4))
     hold = float(tree.norms_of(4)[1].max())  # of the norm of three
     for pull, zero in ((0.1 + 0.5 * hold, True), (0.1 + 0.7 * hold, False)):  # three of 0.58 hold together
         gradient = -np.repeat([pull, pull, pull, 3.0], sizes) * np.tile([1.0, 0.0], 4)

@@ -75,7 +75,7 @@ def test_groups_that_share_a_heavy_row_leave_faces_together(shape: str) -> None:
     factors = [stack.factor(m, 0.0) for m in range(stack.n_kernels)]
     Z, starts = np.hstack(factors), np.cumsum([0, *(own.shape[1] for own in factors)])
     zero, q = np.zeros(Z.shape[1]), -Z.T @ (weights * y)
-    penalty = GroupPenalty.of(get_regularizer("l1", 10.0), starts, np.ones(stack.n_kernels))
+    penalty = GroupPenalty.create(get_regularizer("l1", 10.0), starts, np.ones(stack.n_kernels))
     penalty = replace(penalty, cones=tuple(stack.constraints_of(m) for m in range(stack.n_kernels)))
     problem = FormedQuadratic(Z.T @ (weights[:, None] * Z), penalty)
     v, r = problem.solve(zero, q, 1e-8)

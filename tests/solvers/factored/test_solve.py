@@ -37,7 +37,7 @@ def data(rng: np.random.Generator, n: int, columns: int, loss: str) -> tuple[Arr
 def expansion(model: Solution, component: Any, gram: Array) -> Array:
     """Coefficients of an exact function that is the factor's: on its landmarks, if it is a projection on some."""
     Z = model.functions.stack.factor(component.kernel, component.tol)
-    part = model.functions.stack._at(component.kernel)[0]  # type: ignore[attr-defined]
+    part = model.functions.stack._locate(component.kernel)[0]  # type: ignore[attr-defined]
     if isinstance(part, (FourierStack, ExplicitStack)):
         return np.linalg.lstsq(Z.T, component.coefficients, rcond=1e-15)[0]
     landmarks = np.diag(gram) - np.einsum("ij,ij->i", Z, Z) <= 1e-11 * gram.max()

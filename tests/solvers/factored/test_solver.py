@@ -104,10 +104,10 @@ def test_a_hessian_takes_more_rows_where_those_it_has_miss_a_bend(
     problem = Problem(FourierStack.grid(X, [0.3, 1.0, 3.0]), y, get_loss("logistic"), get_regularizer("l1", 1.0))
     problem = problem.at_fraction(0.01)
     taken: list[int] = []
-    made = FormedQuadratic.of
-    monkeypatch.setattr(FormedQuadratic, "of", lambda *given: taken.append(given[2]) or made(*given))
+    made = FormedQuadratic.create
+    monkeypatch.setattr(FormedQuadratic, "create", lambda *given: taken.append(given[2]) or made(*given))
     monkeypatch.setattr(newton, "descends", lambda *_: False)  # which would do without a Hessian,
-    monkeypatch.setattr(newton, "rounded_products", lambda *_: np.inf)  # as these would
+    monkeypatch.setattr(newton, "predict_sweep_cost", lambda *_: np.inf)  # as these would
     whole = FactoredNewton(tol=1e-6).solve(problem)
     assert set(taken) == {4000}
     taken.clear()

@@ -48,7 +48,7 @@ def expansion(stack: FactoredStack, component: Any, gram: Array) -> Array:
     if component.tol is None:
         return component.coefficients  # of N x N matrices
     Z = stack.factor(component.kernel, component.tol)
-    if isinstance(stack._at(component.kernel)[0], (FourierStack, ExplicitStack)):  # type: ignore[attr-defined]
+    if isinstance(stack._locate(component.kernel)[0], (FourierStack, ExplicitStack)):  # type: ignore[attr-defined]
         return np.linalg.lstsq(Z.T, component.coefficients, rcond=1e-15)[0]
     landmarks = np.diag(gram) - np.einsum("ij,ij->i", Z, Z) <= 1e-11 * gram.max()
     alpha = np.zeros(len(gram))

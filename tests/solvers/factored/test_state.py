@@ -33,7 +33,7 @@ def start(before: tuple[float, dict[int, list[float]]] | None, scores: bool = Fa
 
 
 def test_coefficients_go_on_as_they_came_for_each_unit_of_the_strength() -> None:
-    ahead, intercept, scores = start((6.0, {3: [0.0, 4.0], 4: [1.0]}), scores=True).toward(1.0)
+    ahead, intercept, scores = start((6.0, {3: [0.0, 4.0], 4: [1.0]}), scores=True).extrapolate(1.0)
     assert ahead.kernels.tolist() == [3, 5]
     np.testing.assert_allclose(ahead.v, [1.25, 1.5, 5.0])  # the last was zero
     assert intercept == 0.0
@@ -41,27 +41,27 @@ def test_coefficients_go_on_as_they_came_for_each_unit_of_the_strength() -> None
 
 
 def test_scores_go_along_where_all_coefficients_do() -> None:
-    _, intercept, scores = start((6.0, {3: [0.0, 4.0]}), scores=True).toward(1.0)
+    _, intercept, scores = start((6.0, {3: [0.0, 4.0]}), scores=True).extrapolate(1.0)
     assert intercept == pytest.approx(0.25)
     np.testing.assert_allclose(scores, [1.25, 0.5])
-    assert start((6.0, {3: [0.0, 4.0]})).toward(1.0)[2] is None
+    assert start((6.0, {3: [0.0, 4.0]})).extrapolate(1.0)[2] is None
 
 
 def test_coefficients_stay_without_a_larger_strength_before_nor_too_far_and_where_ranks_changed() -> None:
     stays = [None, (2.0, {3: [0.0, 0.0]}), (1.0, {3: [0.0, 0.0]}), (2.1, {3: [0.0, 0.0]})]
     for before in stays:
-        np.testing.assert_array_equal(start(before).toward(1.0)[0].v, [1.0, 2.0, 4.0])
-    ahead, _, scores = start((6.0, {3: [0.0] * 4}), scores=True).toward(1.0)
+        np.testing.assert_array_equal(start(before).extrapolate(1.0)[0].v, [1.0, 2.0, 4.0])
+    ahead, _, scores = start((6.0, {3: [0.0] * 4}), scores=True).extrapolate(1.0)
     np.testing.assert_allclose(ahead.v, [1.0, 2.0, 5.0])
     assert scores is None
 
 
 def test_coefficients_of_finer_factors_begin_with_those_of_coarser_ones_for_each_output() -> None:
     own, wider = coefficients({7: [1.0, 2.0, 3.0, 4.0], 2: [5.0, 6.0]}), np.array([0, 2, 8])
-    found = own.onto(np.array([2, 7]), wider, 2)
+    found = own.transfer(np.array([2, 7]), wider, 2)
     np.testing.assert_allclose(found, [5.0, 6.0, 1.0, 2.0, 0.0, 3.0, 4.0, 0.0])
-    np.testing.assert_allclose(own.onto(np.array([2, 7]), wider), [5.0, 6.0, *[0.0] * 6])
-    whole = Coefficients.of(np.array([4, 1, 9]), np.array([0, 2, 3, 5]), np.array([0.0, 0.0, 2.0, 0.0, 1.0]))
+    np.testing.assert_allclose(own.transfer(np.array([2, 7]), wider), [5.0, 6.0, *[0.0] * 6])
+    whole = Coefficients.create(np.array([4, 1, 9]), np.array([0, 2, 3, 5]), np.array([0.0, 0.0, 2.0, 0.0, 1.0]))
     assert (whole.kernels.tolist(), whole.starts.tolist(), whole.v.tolist()) == ([1, 9], [0, 1, 3], [2.0, 0.0, 1.0])
 
 

@@ -91,7 +91,7 @@ def test_curvature_is_the_hessian_and_rows_estimate_it_without_losing_sign(seed:
     add_curved(*curvature.terms, z[None], out)
     np.testing.assert_allclose(out[0], hessian @ z, atol=1e-12)
     np.testing.assert_allclose(curvature.gram_of(Z[curvature.rows]), Z.T @ hessian @ Z, atol=1e-10)
-    some = curvature.of_rows(np.arange(0, 40, 2), np.full(20, 2.0))
+    some = curvature.sample_rows(np.arange(0, 40, 2), np.full(20, 2.0))
     estimate = np.array([some.product(x) for x in np.eye(40)])
     np.testing.assert_allclose(some.gram_of(Z[some.rows]), Z.T @ estimate @ Z, atol=1e-10)
     assert np.linalg.eigvalsh(estimate)[0] >= -1e-12 * np.abs(estimate).max()

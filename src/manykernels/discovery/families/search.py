@@ -29,7 +29,7 @@ class Profile:
     steep: Array  # ndarray of shape (n_points,): bounds on the fourth derivative from each point on
     rounding: float  # by which values may be wrong
 
-    def joined(self, other: Profile) -> Profile:
+    def join(self, other: Profile) -> Profile:
         """Return the profile extended by the points of another."""
         return Profile(
             np.concatenate([self.values, other.values]),
@@ -94,7 +94,7 @@ def _bounded(
         middle = (grid[left] + grid[right]) / 2
         new = np.arange(len(grid), len(grid) + len(middle))
         grid, used = np.concatenate([grid, middle]), used + len(middle)
-        known = [seen.joined(profile(middle)) for seen, profile in zip(known, profiles, strict=True)]
+        known = [seen.join(profile(middle)) for seen, profile in zip(known, profiles, strict=True)]
         left, right = np.concatenate([left, new]), np.concatenate([new, right])
 
 
@@ -385,11 +385,11 @@ class FamilySearch:
         if self.settings.max_steps is not None and self.n_parameters > 1:
             options["maxiter"] = self.settings.max_steps
         summit = minimize(descend, start, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
-        parameter = self.rounded(self.family.parameter(summit.x))
+        parameter = self.round_parameters(self.family.parameter(summit.x))
         value, _ = self.objective(self.family.coordinate(parameter), pairs)
         return value, BestMember(parameter, self.family.inner(self.prepared, parameter, pairs)[0])
 
-    def rounded(self, parameter: Array) -> Array:
+    def round_parameters(self, parameter: Array) -> Array:
         """Return the parameters with the digits of labels, inside the bounds."""
         short = np.array([float(f"{number:.{DIGITS}g}") for number in parameter])
         return np.clip(short, self.family.low, self.family.high)

@@ -124,7 +124,7 @@ class HierarchicalSearch:
                 goal = hull_share * self.tol
                 if solved_to <= goal:
                     return
-            model, solved_to, known = self._solved(goal, certificate.gap), goal, {}
+            model, solved_to, known = self._solve(goal, certificate.gap), goal, {}
 
     def _add(self, nodes: list[Node]) -> bool:
         """Add the first nodes to the hull, as many as there is room for; return whether there were any."""
@@ -147,7 +147,7 @@ class HierarchicalSearch:
         norm = HierarchicalNorm(hull_matrix(nodes), penalties, self.posed.strength)
         return ReducedProblem(self.base, self.grid.stack(nodes), norm)
 
-    def _solved(self, goal: float, gap: float) -> Model:
+    def _solve(self, goal: float, gap: float) -> Model:
         """Solve on the hull, warm-started if possible, and from scratch after a failure."""
         reduced = self._reduced()
         warm = None if self.newton is None else grow_newton(self.newton, reduced, gap)
@@ -197,7 +197,7 @@ class HierarchicalSearch:
         rho, weights, b = model
         chosen = np.flatnonzero(weights)
         return Solution(
-            kernels=tuple(self.grid.found(self.hull.nodes[m], self.posed.names) for m in chosen),
+            kernels=tuple(self.grid.create_kernel(self.hull.nodes[m], self.posed.names) for m in chosen),
             dual_coef=rho,
             kernel_weights=weights[chosen],
             intercept=b,
@@ -294,7 +294,7 @@ def discover_hierarchical(
     ['x0', 'x0 x x5', 'x5']
     """
     grid = _grid(problem.points, kernels, degree, growth, check_normalize(normalize))
-    limits, base = resolve_limits(limits, Limits()), problem.without_kernels(Simplex(problem.strength))
+    limits, base = resolve_limits(limits, Limits()), problem.empty_problem(Simplex(problem.strength))
     base.check_precision()
     most = check_count(max_kernels, "max_kernels")
     search = HierarchicalSearch(grid, problem, base, limits.tol, most)

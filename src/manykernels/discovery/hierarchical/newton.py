@@ -136,7 +136,7 @@ class HierarchicalWeights:
         smallest_relative_slack = 0.02  # of the multiplier of the simplex, at the start
         return cls(norm, eta, np.maximum(top - gains, smallest_relative_slack * top))
 
-    def grown(self, norm: HierarchicalNorm, squared_norms: Array, share: float) -> HierarchicalWeights:
+    def grow(self, norm: HierarchicalNorm, squared_norms: Array, share: float) -> HierarchicalWeights:
         """Return variables on a larger hull, with the present nodes first.
 
         New group weights are in proportion to ``d_v``, for which the shares among new groups are those of the bound
@@ -384,7 +384,7 @@ def grow_newton(last: HierarchicalNewton, problem: ReducedProblem, gap: float) -
     samples.recenter(barrier)
     share = float(np.clip(barrier / old.slack.max(), 1e-6, 0.5 / len(norm.penalties)))
     squared_norms = np.maximum(problem.stack.apply_each(samples.rho) @ samples.rho, 0.0)
-    kernels = old.grown(norm, squared_norms, share)
+    kernels = old.grow(norm, squared_norms, share)
     kernels.recenter(barrier)
     return _newton(problem, samples, kernels, last.b)
 

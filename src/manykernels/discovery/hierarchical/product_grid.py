@@ -152,7 +152,7 @@ class ProductGrid(ABC):
         """Return ``d_v = prod_k growth_k^{v_k}``."""
         return float(np.prod([self.growth[column] ** level for column, level in node]))
 
-    def found(self, node: Node, names: Sequence[str]) -> Found:
+    def create_kernel(self, node: Node, names: Sequence[str]) -> Found:
         """Return the kernel of a node, named after the columns; the root is the constant kernel."""
         columns = tuple(column for column, _ in node)
         kernel = Interaction(tuple((spec, (at,)) for spec, at in self.factors(node)))
@@ -248,7 +248,7 @@ class MonomialGrid(ProductGrid):
     def powers(self) -> ColumnPowers:
         """Normalized powers of the columns."""
         assert self.normalize is not None
-        return ColumnPowers.of(np.ascontiguousarray(self.points.T), self.normalize)
+        return ColumnPowers.compute(np.ascontiguousarray(self.points.T), self.normalize)
 
     @cached_property
     def _levels(self) -> list[Array]:
@@ -363,7 +363,7 @@ class AnovaGrid(ProductGrid):
         """Return the Gram matrix of a single column, kept if there is room."""
         if level == 0:
             return np.ones((self.n_samples, self.n_samples))
-        return self._cache.of(((column, 1),))
+        return self._cache.gram(((column, 1),))
 
     def stack(self, nodes: Sequence[Node]) -> NodeGrams:
         """Return the kernels of nodes, kept while there is room."""
@@ -384,7 +384,7 @@ class _GramCache:
         self.points, self._kernel = points, kernel
         self._kept: dict[Node, Array] = {}
 
-    def of(self, node: Node) -> Array:
+    def gram(self, node: Node) -> Array:
         """Return the cached Gram matrix."""
         if node not in self._kept:
             gram = self.product(node)
@@ -402,7 +402,7 @@ class _GramCache:
             return np.ones((len(self.points), len(self.points)))
         if len(node) == 1:
             return self._kernel(self.points[:, [node[0][0]]])
-        return self.product(node[:-1]) * self.of(node[-1:])
+        return self.product(node[:-1]) * self.gram(node[-1:])
 
 
 @dataclass(frozen=True)
@@ -417,9 +417,9 @@ class _ProductGrams:
         total = np.zeros((len(self.cache.points), len(self.cache.points)))
         for weight, node in zip(d, self.nodes, strict=True):
             if weight:
-                total += weight * self.cache.of(node)
+                total += weight * self.cache.gram(node)
         return total
 
     def apply_each(self, R: Array) -> Array:
         """Return ``K_w R`` (p, N)."""
-        return np.array([self.cache.of(node) @ R for node in self.nodes])
+        return np.array([self.cache.gram(node) @ R for node in self.nodes])

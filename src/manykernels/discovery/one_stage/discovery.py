@@ -34,7 +34,7 @@ from manykernels.discovery.one_stage.mixture import (
     candidate,
     certify,
     check_provable,
-    proven,
+    prove,
 )
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
@@ -76,8 +76,8 @@ def slide_parameters(learner: Learner, mixture: WeightedMembers, tol: float) -> 
         options={"maxiter": MOST_MOVES},
     )
     rest = search.family.parameter(minimum.x.reshape(len(mixture), -1))
-    parameters = tuple(search.rounded(parameter) for parameter in rest)
-    return WeightedMembers(parameters, mixture.grams, mixture.weights).merged(search)
+    parameters = tuple(search.round_parameters(parameter) for parameter in rest)
+    return WeightedMembers(parameters, mixture.grams, mixture.weights).merge(search)
 
 
 def _slope(search: FamilySearch, parameter: Array, pairs: PairWeights) -> Array:
@@ -163,13 +163,13 @@ def discover_greedily(
     named, shell = replace(own, name=f"greedy search ({update})"), learner.empty
     if update not in ("corrective", "sliding"):
         discovery = run_search(_descend(learner, own, rng, update), named, shell)
-        return proven(learner, discovery, limits, None) if settings.proof else discovery
+        return prove(learner, discovery, limits, None) if settings.proof else discovery
 
     def search(seeds: Sequence[Array]) -> Discovery:
         slides = update == "sliding" and family.members is None
         return run_search(_corrective(learner, own, rng, slides=slides, seeds=seeds), named, shell)
 
-    return proven(learner, search(()), limits, search) if settings.proof else search(())
+    return prove(learner, search(()), limits, search) if settings.proof else search(())
 
 
 def _begin(
@@ -195,20 +195,20 @@ def _corrective(
     while True:
         mixture, _ = mixture.with_member(learner.search, certified.worst.parameter)
         tol = _inner_tol(certified, limits)
-        problem, solution = _solved(learner, mixture, tol)
+        problem, solution = _solve(learner, mixture, tol)
         steps += solution.newton_steps
         if slides and solution.kernel_weights.any():
-            mixture = slide_parameters(learner, _weighted(mixture, solution).pruned(), tol)
-            problem, solution = _solved(learner, mixture, tol)
+            mixture = slide_parameters(learner, _weighted(mixture, solution).prune(), tol)
+            problem, solution = _solve(learner, mixture, tol)
             steps += solution.newton_steps
         model = solution.dual_coef, solution.kernel_weights, solution.intercept
         certified = certify(learner, problem, model, tol=limits.tol, near=mixture.parameters, rng=rng)
         yield candidate(learner, mixture.parameters, model, certified.certificate, steps)
-        kept = _weighted(mixture, solution).pruned()
+        kept = _weighted(mixture, solution).prune()
         mixture = kept if len(kept) else mixture
 
 
-def _solved(learner: Learner, mixture: WeightedMembers, tol: float) -> tuple[Problem, Solution]:
+def _solve(learner: Learner, mixture: WeightedMembers, tol: float) -> tuple[Problem, Solution]:
     """Return the problem on the kernels found, and the solution."""
     problem = learner.problem(mixture.grams)
     return problem, solve_quietly(problem, tol)
@@ -237,7 +237,7 @@ def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update:
         direction, longest = _direction(mixture, new, problem.dual_norms(fit.rho), update)
         # The slope is as accurate as the square root of the gap of the learner.
         line = _Line(learner, problem, mixture, direction, fit, _inner_tol(certified, limits) ** 1.5)
-        fit, step = line.at(2.0 / (k + 1)) if update == "fixed_steps" else line.minimize(longest)
+        fit, step = line.create_learner(2.0 / (k + 1)) if update == "fixed_steps" else line.minimize(longest)
         steps += line.newton_steps
         # A full step leaves rounding where the weight should be zero.
         weights = mixture.weights + step * direction
@@ -245,7 +245,7 @@ def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update:
         model = fit.rho, mixture.weights / learner.strength, fit.b
         certified = certify(learner, problem, model, tol=limits.tol, near=mixture.parameters, rng=rng)
         yield candidate(learner, mixture.parameters, model, certified.certificate, steps)
-        mixture = mixture.pruned()
+        mixture = mixture.prune()
 
 
 def _direction(mixture: WeightedMembers, new: int, dual_norms: Array, update: str) -> tuple[Array, float]:
@@ -290,7 +290,7 @@ class _Line:
         self.newton_steps += self.fit.steps
         return -float(self.fit.rho @ self.change @ self.fit.rho)
 
-    def at(self, step: float) -> tuple[LearnerFit, float]:
+    def create_learner(self, step: float) -> tuple[LearnerFit, float]:
         """Return the learner at a step that is given."""
         self.slope(step)
         return self.fit, step

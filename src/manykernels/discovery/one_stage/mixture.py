@@ -63,13 +63,13 @@ class Learner:
     @cached_property
     def empty(self) -> Problem:
         """The problem without kernels."""
-        return self.posed.without_kernels(Simplex(self.strength))
+        return self.posed.empty_problem(Simplex(self.strength))
 
     def problem(self, grams: Sequence[Array]) -> Problem:
         """Return the problem on some kernels, weights on the simplex."""
-        return self.posed.on(as_stack(np.stack(grams)), self.empty.regularizer)
+        return self.posed.replace_stack(as_stack(np.stack(grams)), self.empty.regularizer)
 
-    def found(self, parameters: Sequence[Array]) -> tuple[Found, ...]:
+    def create_kernels(self, parameters: Sequence[Array]) -> tuple[Found, ...]:
         """Return the kernels of parameters, with distinct names."""
         kernels = []
         for m, parameter in enumerate(parameters):
@@ -102,7 +102,7 @@ class WeightedMembers:
         )
         return grown, len(self)
 
-    def merged(self, search: FamilySearch) -> WeightedMembers:
+    def merge(self, search: FamilySearch) -> WeightedMembers:
         """Return the mixture with distinct members and summed weights."""
         whole = WeightedMembers()
         for parameter, weight in zip(self.parameters, self.weights, strict=True):
@@ -114,7 +114,7 @@ class WeightedMembers:
         """Return the mixture with other weights."""
         return replace(self, weights=weights)
 
-    def pruned(self) -> WeightedMembers:
+    def prune(self) -> WeightedMembers:
         """Return the members of positive weight."""
         kept = np.flatnonzero(self.weights)
         return WeightedMembers(
@@ -172,7 +172,7 @@ def candidate(
     learner: Learner, parameters: Sequence[Array], model: Model, certificate: Certificate, newton_steps: int
 ) -> Solution:
     """Return the model in the form offered by searches."""
-    return Solution(*model, certificate, newton_steps=newton_steps, kernels=learner.found(parameters))
+    return Solution(*model, certificate, newton_steps=newton_steps, kernels=learner.create_kernels(parameters))
 
 
 # A bound on ``r'K_w r`` over a box of widths, one a feature, from its values at corners of smaller boxes.
@@ -324,7 +324,7 @@ def check_provable(learner: Learner) -> None:
         )
 
 
-def proven(
+def prove(
     learner: Learner, discovery: Discovery, limits: Limits, again: Callable[[list[Array]], Discovery] | None
 ) -> Discovery:
     """Return the model with a dual bound over all widths; search again after better widths."""
@@ -355,7 +355,7 @@ def _proof(learner: Learner, discovery: Discovery, limits: Limits) -> tuple[Disc
     slack = allowed / known if known > 0 else 1.0
     bound = corner_bound(learner.search.points, vector, family.low, family.high, slack=slack, most=most)
     _, dual = best_scaling(problem.conjugate_loss, vector, bound.bound / (2.0 * learner.strength))
-    better = learner.search.rounded(np.array(bound.widths)) if bound.best > known * (1 + slack) else None
+    better = learner.search.round_parameters(np.array(bound.widths)) if bound.best > known * (1 + slack) else None
     return replace(discovery, solution=_describe(discovery.solution, problem, dual, bound, limits.tol)), better
 
 

@@ -25,7 +25,7 @@ from manykernels.discovery.base import (
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import BUDGET
-from manykernels.discovery.polynomial.lasso_path import Tuned, WeightedLasso, adaptive_penalties, tuned_strengths
+from manykernels.discovery.polynomial.lasso_path import Tuned, WeightedLasso, adaptive_penalties, tune_strengths
 from manykernels.discovery.polynomial.product_bases import GramBase, Index, ProductBase, RankOneBase, check_normalize
 from manykernels.discovery.polynomial.search import PolynomialSearch
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
@@ -78,7 +78,7 @@ def _strength(problem: Problem, penalties: Array, mu: float) -> float:
     given: Any = lambda *_: features  # noqa: E731  # there are no other products
     data = (problem.y, problem.weight, problem.fit_intercept)
     lasso = WeightedLasso(*data, given, lambda _: penalties, lambda *_: ((), np.zeros(0)), given)
-    coefficients = lasso.solved(mu, ((),) * len(features), np.zeros(len(features)))[0]
+    coefficients = lasso.solve(mu, ((),) * len(features), np.zeros(len(features)))[0]
     size = float(penalties @ np.abs(coefficients))
     strength: float = problem.regularizer.strength
     return mu / size if size > 0 else strength
@@ -226,7 +226,7 @@ def discover_polynomial(
     """
     points, strength, polish = problem.points, problem.strength, check_flag(polish, "polish")
     parts, normalize = base_parts(points, base), check_normalize(normalize)
-    family = PolynomialFamily.of(product_base(points, parts, normalize), degree, degree_penalties, p)
+    family = PolynomialFamily.create(product_base(points, parts, normalize), degree, degree_penalties, p)
     if family.p > 2:
         raise InvalidInputError(f"p must lie between 1 and 2, got {p!r}.")
     n_steps, max_kernels = check_count(n_steps, "n_steps"), check_count(max_kernels, "max_kernels")
@@ -238,7 +238,7 @@ def discover_polynomial(
     if strength is None and folds is None:
         raise InvalidInputError("Pass a strength, or folds for cross-validation.")
     penalty = family.regularizer(1.0 if strength is None else strength)
-    shell = problem.on(family.base.stack([()]), penalty, family.penalties([()]))
+    shell = problem.replace_stack(family.base.stack([()]), penalty, family.penalties([()]))
     if folds is not None:
         folds = check_count(folds, "folds")
         tuned, pressed = _cross_validate(shell, family, normalize, folds, check_flag(adaptive, "adaptive"), rng)
@@ -267,7 +267,7 @@ def discover_polynomial(
 def _cross_validate(shell: Problem, *given: Any) -> tuple[Tuned, bool]:
     """Return the choice of cross-validation; after Ctrl-C any strength with the empty model."""
     try:
-        return tuned_strengths(shell, *given), False
+        return tune_strengths(shell, *given), False
     except KeyboardInterrupt:
         return Tuned(shell.total_weight, (), None), True
 
@@ -319,7 +319,7 @@ def _namer(base: ProductBase, parts: Sequence[Part], known: Sequence[str]) -> Ca
     """Return a factory for kernels of multi-indices, named after the columns."""
 
     @cache
-    def found(index: Index) -> Found:
+    def create_kernel(index: Index) -> Found:
         columns = tuple(sorted({column for j in index for column in parts[j][1]}))
         places = {column: at for at, column in enumerate(columns)}
         factors, factor = base.factors(index, parts)
@@ -330,7 +330,7 @@ def _namer(base: ProductBase, parts: Sequence[Part], known: Sequence[str]) -> Ca
             spec = local[0][0]
         return Found(name, spec if factor == 1 else Scaled(spec, factor), columns or (0,))
 
-    return found
+    return create_kernel
 
 
 def _add_advice(discovery: Discovery, tol: float, all_rounds: bool) -> Discovery:

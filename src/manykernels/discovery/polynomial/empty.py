@@ -55,10 +55,10 @@ def empty_strength(
         For an invalid parameter, or an overflow of products of the columns.
     """
     parts = base_parts(problem.points, base)
-    family = PolynomialFamily.of(
+    family = PolynomialFamily.create(
         product_base(problem.points, parts, check_normalize(normalize)), degree, degree_penalties, p
     )
-    shell = problem.on(family.base.stack([()]), family.regularizer(1.0), family.penalties([()]))
+    shell = problem.replace_stack(family.base.stack([()]), family.regularizer(1.0), family.penalties([()]))
     rho, loss = shell.empty_coefficients, shell.empirical_loss(shell.constant_scores(shell.best_constant))
     if shell.constant_target or not loss > 0:
         return float(shell.total_weight)

@@ -181,7 +181,7 @@ class PolynomialFamily:
     p: float = 2.0
 
     @classmethod
-    def of(
+    def create(
         cls, base: ProductBase, degree: int, degree_penalties: ArrayLike | None = None, p: float = 2.0
     ) -> PolynomialFamily:
         """Return the family with checked parameters; penalties are 1 by default."""

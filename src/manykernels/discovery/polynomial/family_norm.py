@@ -255,7 +255,9 @@ def family_norm(
     size = float(np.abs(a).max(initial=0.0))
     if size == 0:
         # Zero by any method; this names the one that another vector would be answered by.
-        return FamilyNorm(0.0, weakest([_method(family, d, min(budget, SPEED * _left(ends))) for d in degrees]))
+        return FamilyNorm(
+            0.0, weakest([_method(family, d, min(budget, SPEED * _remaining_seconds(ends))) for d in degrees])
+        )
     total = ScoreSum(family.conjugate_exponent, n_largest, family.n_kernels)
     state = family.base.start(a / size)
     method = weakest([_add_best_way(family, state, d, total, budget, ends) for d in degrees])
@@ -268,7 +270,7 @@ def weakest(methods: Iterable[str]) -> str:
     return min(methods, key=METHODS.index)
 
 
-def _left(ends: float) -> float:
+def _remaining_seconds(ends: float) -> float:
     return max(0.0, ends - time.perf_counter())
 
 
@@ -282,7 +284,7 @@ def _add_best_way(
         total.restore(before)
         try:
             # The first way is short where time matters: there is always an answer.
-            with deadline(_left(ends) if at else None):
+            with deadline(_remaining_seconds(ends) if at else None):
                 method, length = way
                 if method == "enumeration":
                     enumerate_degree(family, state, degree, total)
@@ -305,7 +307,7 @@ def _ways(family: PolynomialFamily, degree: int, budget: float, ends: float) -> 
 
     How much a core multiplies in a second is known only roughly on a machine that others use as well.
     """
-    allowed = min(budget, SPEED * _left(ends))
+    allowed = min(budget, SPEED * _remaining_seconds(ends))
     method = _method(family, degree, allowed)
     exact = [] if method == "bound" else [(method, 0)]
     if degree == 0 or not np.isfinite(ends):

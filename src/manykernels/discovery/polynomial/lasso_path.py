@@ -146,7 +146,7 @@ class WeightedLasso:
         means: Array = values @ self.weight / self.weight.sum()
         return means
 
-    def solved(self, mu: float, indices: tuple[Index, ...], start: Array) -> tuple[Array, float, Array]:
+    def solve(self, mu: float, indices: tuple[Index, ...], start: Array) -> tuple[Array, float, Array]:
         """Return coefficients, intercept and dual coefficients ``s (y - f - b)``."""
         if not indices:
             return start, float(self.mean(self.y)), self.weight * (self.y - self.mean(self.y))
@@ -162,14 +162,14 @@ class WeightedLasso:
     def empty(self, wanted: int = NEWCOMERS) -> PathPoint:
         """Return the model without products, and the survey of so many."""
         none = np.zeros(0)
-        _, intercept, rho = self.solved(np.inf, (), none)
+        _, intercept, rho = self.solve(np.inf, (), none)
         return PathPoint((), none, intercept, *self.survey(rho, wanted))
 
     def largest(self) -> float:
         """Return the strength of the empty model."""
         return float(self.empty(1).values.max(initial=0.0))
 
-    def at(self, mu: float, start: PathPoint) -> PathPoint:
+    def solve_along(self, mu: float, start: PathPoint) -> PathPoint:
         """Return the solution from the solution at a larger strength, with violating products added."""
         indices, coefficients, names, values = start.indices, start.coefficients, start.named, start.values
         path_rounds = 5  # surveys at one strength
@@ -177,14 +177,14 @@ class WeightedLasso:
             known, pairs = set(indices), zip(names, values, strict=True)
             new = tuple(i for i, value in pairs if value > mu and i not in known)[:NEWCOMERS]
             indices, coefficients = indices + new, np.append(coefficients, np.zeros(len(new)))
-            coefficients, intercept, rho = self.solved(mu, indices, coefficients)
+            coefficients, intercept, rho = self.solve(mu, indices, coefficients)
             names, values = self.survey(rho, NEWCOMERS + len(indices))
             if not len(values) or values[0] <= mu * (1 + PATH_VIOLATION):
                 break
         kept = np.flatnonzero(coefficients)
         return PathPoint(tuple(indices[m] for m in kept), coefficients[kept], intercept, names, values)
 
-    def tried(
+    def try_strength(
         self, family: object, mu: float, held_out: WeightedRows, start: PathPoint | None, solved: PathPoint | None
     ) -> tuple[PathPoint, Candidate]:
         """Return the solution, and minus the logarithm of the error's share of the spread of held-out samples.
@@ -192,7 +192,7 @@ class WeightedLasso:
         The spread is that around the mean of the samples of the lasso. Below ``PATH_EXACT`` there is nothing left to
         choose. There is a single family: that of the lasso.
         """
-        point = solved or self.at(mu, start or self.empty())
+        point = solved or self.solve_along(mu, start or self.empty())
         error = float(held_out.weight @ (held_out.y - self.scores(point, held_out.features)) ** 2)
         spread = float(held_out.weight @ (held_out.y - self.mean(self.y)) ** 2)
         share = float(np.log(max(error / max(spread, np.finfo(float).tiny), PATH_EXACT)))
@@ -213,7 +213,7 @@ def adaptive(problem: WeightedLasso, point: PathPoint) -> WeightedLasso:
     weights = adaptive_penalties(problem.penalties(point.indices), np.abs(point.coefficients))
     features = problem.features(point.indices)
 
-    def at(indices: tuple[Index, ...]) -> list[int]:
+    def places(indices: tuple[Index, ...]) -> list[int]:
         return [place[index] for index in indices]
 
     def survey(rho: Array, _: int) -> tuple[tuple[Index, ...], Array]:
@@ -221,7 +221,9 @@ def adaptive(problem: WeightedLasso, point: PathPoint) -> WeightedLasso:
         order = np.argsort(-scores, kind="stable")
         return tuple(point.indices[m] for m in order), scores[order]
 
-    return replace(problem, features=lambda i: features[at(i)], penalties=lambda i: weights[at(i)], survey=survey)
+    return replace(
+        problem, features=lambda i: features[places(i)], penalties=lambda i: weights[places(i)], survey=survey
+    )
 
 
 def adaptive_penalties(penalties: Array, norms: Array) -> Array:
@@ -260,7 +262,7 @@ def _linear_base(problem: Problem, family: PolynomialFamily, n_folds: int) -> Ra
     return base
 
 
-def tuned_strengths(
+def tune_strengths(
     problem: Problem,
     family: PolynomialFamily,
     normalize: str | None,
@@ -282,11 +284,11 @@ def tuned_strengths(
     others = [rows.take(np.setdiff1d(np.arange(len(rows.y)), part)) for part in parts]
     folds = [Fold(partial(lasso_on, own), rows.take(part)) for own, part in zip(others, parts, strict=True)]
     error, mu, points = best_strength(folds, whole.largest())
-    point = reduce(lambda last, own: whole.at(own, last), _strengths(whole.largest(), mu), whole.empty())
+    point = reduce(lambda last, own: whole.solve_along(own, last), _strengths(whole.largest(), mu), whole.empty())
     second = None
     if with_second:
         pairs = zip(folds, points, strict=True)
-        steps = [Fold(partial(adaptive, fold.opened, path), fold.held_out) for fold, path in pairs]
+        steps = [Fold(partial(adaptive, fold.kernels, path), fold.held_out) for fold, path in pairs]
         second_error, second_mu, _ = best_strength(steps, adaptive(whole, point).largest(), SECOND_STEP)
         second = second_mu if second_error < error else None
     penalty = float(whole.penalties(point.indices) @ np.abs(point.coefficients))
@@ -315,7 +317,9 @@ def best_strength(
     since, enough = 0, float(np.log(PATH_EXACT))
     path_patience = 4  # strengths without a smaller error, after which the path ends
     for mu in strengths:
-        error = -float(np.mean([fold.tried(None, mu * own).scores for fold, own in zip(folds, shares, strict=True)]))
+        error = -float(
+            np.mean([fold.try_strength(None, mu * own).scores for fold, own in zip(folds, shares, strict=True)])
+        )
         since += 1
         if error < best:
             points = [fold.model(None, mu * own) for fold, own in zip(folds, shares, strict=True)]
@@ -333,7 +337,7 @@ def surveyed_family(family: PolynomialFamily, features: Array, normalize: str | 
     single_degree = 4  # up to which scores of products are in the range of float32: at most the sixth power of N
     precision = np.float32 if normalize is not None and family.degree <= single_degree else np.float64
     surveyed = RankOneBase(features, normalize, precision)
-    return PolynomialFamily.of(surveyed, family.degree, family.degree_penalties, 1.0)
+    return PolynomialFamily.create(surveyed, family.degree, family.degree_penalties, 1.0)
 
 
 def lasso_of(samples: WeightedRows, family: PolynomialFamily, fit_intercept: bool) -> WeightedLasso:

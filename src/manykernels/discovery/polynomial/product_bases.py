@@ -47,7 +47,7 @@ class ColumnPowers:
     features: Array  # (r, N) float64: what means are taken over
 
     @classmethod
-    def of(cls, features: Array, normalize: str) -> ColumnPowers:
+    def compute(cls, features: Array, normalize: str) -> ColumnPowers:
         """Return the powers of columns in rows."""
         largest = np.abs(features).max(axis=1, initial=0.0)
         largest[largest == 0] = 1.0
@@ -56,12 +56,12 @@ class ColumnPowers:
 
     def scales(self, level: int) -> tuple[Array, Array]:
         """Return centers and scales of a level, (r,) each, cached."""
-        if level not in self._known:
-            self._known[level] = self._measured(level)
-        return self._known[level]
+        if level not in self._cache:
+            self._cache[level] = self._measured(level)
+        return self._cache[level]
 
     @cached_property
-    def _known(self) -> dict[int, tuple[Array, Array]]:
+    def _cache(self) -> dict[int, tuple[Array, Array]]:
         return {}
 
     def _measured(self, level: int) -> tuple[Array, Array]:
@@ -312,7 +312,7 @@ class RankOneBase(ProductBase):
         exponent = 0 if normalize else exponent_of(float(np.abs(features).max(initial=0.0)))
         self.unit, self.powers_multiply = power_of_two(2 * exponent), normalize is None
         self.columns, self._exponent, self.normalize = features, exponent, normalize
-        self.powers = ColumnPowers.of(features, normalize) if normalize else None
+        self.powers = ColumnPowers.compute(features, normalize) if normalize else None
         self._scaled, self._precision = np.ldexp(features, -exponent), precision
         self._levels: dict[int, Array] = {}
         self._products: dict[Parts, Array] = {}

@@ -54,7 +54,7 @@ def first_products(problem: Problem, family: PolynomialFamily, norm: FamilyNorm,
     for _ in range(PATH_LENGTH):
         # The strength that is looked for is that of the norm times ``strength``, and norms grow on the way.
         mu = max(SECOND_STEP * mu, strength * size)
-        point = lasso.at(mu, point)
+        point = lasso.solve_along(mu, point)
         size = float(lasso.penalties(point.indices) @ np.abs(point.coefficients))
         if mu <= strength * size or len(point.indices) >= FULL_SHARE * max_kernels:
             break
@@ -87,7 +87,7 @@ class PolynomialSearch:
         self._started = time.perf_counter()
 
     @property
-    def _left(self) -> float | None:
+    def _remaining_seconds(self) -> float | None:
         """Seconds left, None without a limit."""
         if self.time_limit is None:
             return None
@@ -173,7 +173,7 @@ class PolynomialSearch:
                     return
                 rounds -= 1
                 stack = self.family.base.stack(indices)
-                last = self._solved(stage, indices, stack, last)
+                last = self._solve(stage, indices, stack, last)
                 self._systems += last.newton_steps
                 model = (last.dual_coef, last.kernel_weights, last.intercept)
                 yield self._candidate(indices, stack, model)
@@ -205,10 +205,12 @@ class PolynomialSearch:
             self.problem,
         ]
 
-    def _solved(self, stage: Problem, indices: list[Index], stack: GramStack, last: Solution | None) -> Solution:
+    def _solve(self, stage: Problem, indices: list[Index], stack: GramStack, last: Solution | None) -> Solution:
         """Solve on the kernels found, from the last answer."""
         least_seconds = 0.1  # of a restricted solve when time is over: its answer is the last one to be certified
-        limit: dict[str, Any] = {} if self._left is None else {"time_limit": max(self._left, least_seconds)}
+        limit: dict[str, Any] = (
+            {} if self._remaining_seconds is None else {"time_limit": max(self._remaining_seconds, least_seconds)}
+        )
         if last is not None:
             padding = np.zeros(len(indices) - len(last.kernel_weights))
             last = replace(last, kernel_weights=np.append(last.kernel_weights, padding))
@@ -249,7 +251,7 @@ class PolynomialSearch:
         wanted = len(indices) + max(LEAST_GROWTH, int(GROWTH * len(indices)))
         first_norm, later_norm = 0.05, 0.2  # of the time left: the constant model is where a search begins, not ends
         share = later_norm if self._n_norms else first_norm
-        seconds = None if self._left is None else share * self._left
+        seconds = None if self._remaining_seconds is None else share * self._remaining_seconds
         self._norm = family_norm(self.family, self._rho, min(wanted, 2 * self.max_kernels), self.budget, seconds)
         self._n_norms += 1
         certificate = self._certificate(self.problem, indices, stack, model)

@@ -461,7 +461,7 @@ def _aligned(steps: Iterator[Step], gain: float, limits: Limits) -> AlignedKerne
     run: Run[Step] = Run(silent, "The first stage", converged=lambda step: step.growth <= gain, first=1)
     run.follow(recorded(), lambda: Step(WeightedMembers(), 0.0, 0.0))
     best = run.best
-    mixture = best.mixture.pruned() if best.alignment > SMALLEST_SHARE else WeightedMembers()
+    mixture = best.mixture.prune() if best.alignment > SMALLEST_SHARE else WeightedMembers()
     weights = mixture.weights / mixture.weights.sum() if len(mixture) else mixture.weights
     reached = best.alignment if len(mixture) else 0.0
     return AlignedKernel(mixture.parameters, weights, reached, tuple(values), run.status or Status.STALLED)

@@ -76,7 +76,7 @@ def _widths_text(spec: ArdGaussian, names: Sequence[str]) -> str:
     return f"{spec.kind}({widths}, {len(spec.widths) - most_widths} more)"
 
 
-def on_bank(part: Discovery, kernels: Sequence[Found], n_kernels: int) -> Solution:
+def map_to_bank(part: Discovery, kernels: Sequence[Found], n_kernels: int) -> Solution:
     """Return the solution of a single target on the kernels of all; weights of a kernel found twice add up."""
     place = {kernel: m for m, kernel in enumerate(kernels)}
     weights = np.zeros(n_kernels)
@@ -154,7 +154,7 @@ class BaseKernelSearch(BaseMKL):
             tags.target_tags.multi_output = True
         return tags
 
-    def _checked_loss(self) -> Loss:
+    def _check_loss(self) -> Loss:
         if not isinstance(self.loss, str) or self.loss not in self.losses:
             known = f"Its losses: {', '.join(self.losses)}.{hint(self.loss, self.losses, LOSS_NAMES)}"
             raise InvalidInputError(f"{type(self).__name__} has no loss {self.loss!r}. {known}")
@@ -164,7 +164,7 @@ class BaseKernelSearch(BaseMKL):
 
     # --- fitting ----------------------------------------------------------------------------------------------------
 
-    def _checked_target(self, y: ArrayLike) -> Array:
+    def _check_target(self, y: ArrayLike) -> Array:
         classifies = self._task == "classification"
         return class_labels(y) if classifies else numeric_targets(y, advice="set loss='logistic'")
 
@@ -211,10 +211,10 @@ class BaseKernelSearch(BaseMKL):
         # A bank holds at least one kernel, even for a constant model.
         entries = entries or [("linear", Linear(), list(range(self.n_features_in_)))]
         bank, prepared = KernelBank(entries, standardize=self.standardize, normalize=None).fit_prepare(samples.rows)
-        solutions = [on_bank(part, kernels, len(entries)) for part in found]
+        solutions = [map_to_bank(part, kernels, len(entries)) for part in found]
         weights = np.array([solution.kernel_weights for solution in solutions])
         coefficients = np.array([solution.dual_coef for solution in solutions])
-        self._expansion = Expansion.of(bank, prepared, weights, coefficients)
+        self._expansion = Expansion.create(bank, prepared, weights, coefficients)
         norms = np.array([kernel_norms(bank, prepared, *pair) for pair in zip(weights, coefficients, strict=True)])
         fit = Fit([], solutions, norms)
         self._keep(bank, fit, samples)

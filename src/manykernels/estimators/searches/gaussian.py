@@ -30,9 +30,9 @@ from manykernels.estimators.searches.base import BaseKernelSearch, label_widths
 from manykernels.estimators.strength import (
     AUTO,
     N_PERMUTATIONS,
-    at_strength,
     default_fraction,
     relative_strength,
+    set_strength,
     strength_from_alpha,
 )
 from manykernels.estimators.supervised.problems import Fit
@@ -288,11 +288,11 @@ class GaussianMKL(BaseKernelSearch):
             return strength_from_alpha(self.alpha, total_weight)
         points = problem.points
         stacks = (DenseStack(kernel(points)[None]) for kernel in self._reference_kernels(points))
-        problems = (problem.on(stack, Simplex(1.0)) for stack in stacks)
+        problems = (problem.replace_stack(stack, Simplex(1.0)) for stack in stacks)
         if self.alpha != AUTO and asked.unit == "noise":
             seed = noise_seed(self.random_state)
             posed = (
-                at_strength(problem, noise_levels([problem], seed, n_permutations=N_PERMUTATIONS)[0], asked)
+                set_strength(problem, noise_levels([problem], seed, n_permutations=N_PERMUTATIONS)[0], asked)
                 for problem in problems
             )
             return max(problem.regularizer.strength for problem in posed)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import LinAlgError, get_blas_funcs, get_lapack_funcs
 
-from manykernels.grams.precision import RANGE, in_precision, product_in_precision
+from manykernels.grams.precision import RANGE, convert_precision, product_in_precision
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss
 from manykernels.solvers import Solution
@@ -77,13 +77,13 @@ class AverageKernel:
         """Return functions of rows with these features: columns of a kernel cancel in sums."""
         return (exact_product if self.gram is None else product_in_precision)(features, coefficients)
 
-    def expanded(self, coefficients: Array) -> Array:
+    def expand(self, coefficients: Array) -> Array:
         """Return coefficients of the kernel, which sum to zero if there is an intercept, or of features unchanged."""
         centers = self.centered and self.gram is None
         return coefficients - coefficients.mean(axis=0) if centers else coefficients
 
 
-def opened(
+def center_kernel(
     gram: Array, cross: Array, *, centered: bool, dtype: Any = np.float64, problems: Sequence[Problem] = ()
 ) -> AverageKernel:
     """Center a kernel; both matrices are overwritten.
@@ -127,10 +127,10 @@ class AverageModels:
     finished: bool = True  # whether every model is within the tolerance
     weights: Array | None = None  # (M,): of the kernels in the sum, where that is known
 
-    def without_kernel(self) -> AverageModels:
+    def drop_kernel(self) -> AverageModels:
         """Return the same models without the matrix, with known expansion and held-out scores."""
         light = replace(self, kernel=None)
-        for name in ("expanded", "held_out"):
+        for name in ("expansions", "new_scores"):
             object.__setattr__(light, name, getattr(self, name))
         return light
 
@@ -141,23 +141,23 @@ class AverageModels:
         return self.kernel.functions(self.kernel.features, self.coefficients) + self.intercepts
 
     @cached_property
-    def held_out(self) -> Array:
+    def new_scores(self) -> Array:
         """Scores of the held-out rows, (n_new, K)."""
         assert self.kernel is not None
         return self.kernel.functions(self.kernel.held_out, self.coefficients) + self.intercepts
 
     @cached_property
-    def expanded(self) -> tuple[Array, Array]:
+    def expansions(self) -> tuple[Array, Array]:
         """The models as ``K a + b``, or ``Z v + b``, on uncentered kernels, and ``b`` (K,)."""
         assert self.kernel is not None
-        coefficients = self.kernel.expanded(self.coefficients)
+        coefficients = self.kernel.expand(self.coefficients)
         return coefficients, self.intercepts - self.kernel.means @ coefficients
 
     @property
-    def by_kernel(self) -> tuple[Array, Array, Array]:
+    def kernel_models(self) -> tuple[Array, Array, Array]:
         """The models as dual coefficients (K, n), weights of the single kernels (K, M), and intercepts (K,)."""
         assert self.weights is not None
-        coefficients, intercepts = self.expanded
+        coefficients, intercepts = self.expansions
         return (coefficients * self.strengths).T, self.weights / self.strengths[:, None], intercepts
 
     def averages(self, kernels: Array) -> bool:
@@ -167,7 +167,7 @@ class AverageModels:
     @property
     def solutions(self) -> list[Solution]:
         """The models as starting points on the participating kernels, uncertified."""
-        rho, weights, intercepts = self.by_kernel
+        rho, weights, intercepts = self.kernel_models
         return _uncertified(rho, weights[:, weights.any(axis=0)], intercepts)
 
     @staticmethod
@@ -176,7 +176,7 @@ class AverageModels:
 
         Every model comes after the places of the rows. None where some know fewer targets, as a fold may lack a class.
         """
-        parts = [own.by_kernel for _, own in models]
+        parts = [own.kernel_models for _, own in models]
         if any(len(intercepts) != n_targets for _, _, intercepts in parts):
             return None
         sums, known = np.zeros((n_targets, n_rows)), np.zeros(n_rows)
@@ -236,7 +236,7 @@ class _Factors:
     def solve(self, right: Array) -> tuple[Array, Array]:
         """Return ``z = (K + ratio I)^{-1} u`` for columns, a column per target, and ``K z = u - ratio z``."""
         out = np.empty_like(right)
-        near, units = in_precision(right, self.parts[0][1].dtype)
+        near, units = convert_precision(right, self.parts[0][1].dtype)
         for columns, factor in self.parts:
             if len(columns) <= ALONE:
                 for k in columns:
@@ -296,11 +296,11 @@ class _Columns:
         """Return ``K a``, with which products are taken in place of ``a``."""
         return functions
 
-    def solved(self, right: Array, ratios: Array) -> tuple[Array, Array]:
+    def solve(self, right: Array, ratios: Array) -> tuple[Array, Array]:
         """Return ``z = (K + ratio I)^{-1} u`` for columns, one a target, and ``K z``."""
         return _near(self.factors, self.gram, ratios, self.precision).solve(right)
 
-    def unseen(self, columns: Array) -> Array:
+    def null_part(self, columns: Array) -> Array:
         """Return the part of columns that the kernel takes to nothing but rounding.
 
         All coefficients in the null space give the same function, and conjugate gradients, in the metric of functions,
@@ -332,13 +332,13 @@ class _Features:
         """Return the coefficients."""
         return v
 
-    def solved(self, right: Array, ratios: Array) -> tuple[Array, Array]:
+    def solve(self, right: Array, ratios: Array) -> tuple[Array, Array]:
         """Return ``v = (Z'Z + ratio I)^{-1} u`` for columns, one a target, and ``Z v``."""
         assert self.gram is not None
         z = _near(self.factors, self.gram, ratios, np.float64).solve(right)[0]
         return z, self.functions(z)
 
-    def unseen(self, columns: Array) -> Array:
+    def null_part(self, columns: Array) -> Array:
         """Return nothing: every coefficient has its part of the penalty."""
         return np.zeros_like(columns)
 
@@ -372,8 +372,8 @@ class _Newton:
         fine = min(tol, FINEST) if self.quadratic else tol
         scores, finished = self._scores(a, b), False
         for _ in range(MOST_STEPS):
-            slopes = self.weight * self._of("derivative", scores)
-            curves = self.weight * self._of("second_derivative", scores)
+            slopes = self.weight * self._evaluate("derivative", scores)
+            curves = self.weight * self._evaluate("second_derivative", scores)
             gradient = self.space.transposed(slopes) + self.strengths * a
             rise = slopes.sum(axis=0) if self.kernel.centered else np.zeros(len(b))
             values = self._objective(a, b, scores)
@@ -401,7 +401,7 @@ class _Newton:
         """Return functions of the training rows, (n, K), column after column in memory."""
         return np.asfortranarray(self.space.functions(a) + b)
 
-    def _of(self, name: str, scores: Array) -> Array:
+    def _evaluate(self, name: str, scores: Array) -> Array:
         """Return values or derivatives of the losses, (n, K)."""
         if self.alike:
             flat = getattr(self.losses[0], name)(self.targets.ravel(order="F"), scores.ravel(order="F"))
@@ -412,7 +412,7 @@ class _Newton:
     def _objective(self, a: Array, b: Array, scores: Array) -> Array:
         """Return the objectives, (K,)."""
         penalty = 0.5 * self.strengths * _inner(a, self.space.dual(a, scores - b))
-        return np.asarray((self.weight * self._of("value", scores)).sum(axis=0) + penalty)
+        return np.asarray((self.weight * self._evaluate("value", scores)).sum(axis=0) + penalty)
 
     def _length(
         self,
@@ -448,7 +448,7 @@ class _Newton:
         o: Any = 0.0
         moved: Any = 0.0
         for number in range(MOST_STEPS):
-            z, fresh_moved = (own / means for own in space.solved(u, strengths / means))
+            z, fresh_moved = (own / means for own in space.solve(u, strengths / means))
             w = inverse_b * q
             fresh = _inner(u, space.dual(z, fresh_moved)) + q * w
             if number == 0:
@@ -462,7 +462,7 @@ class _Newton:
             u = u - length * (space.transposed(bent) + strengths * p)
             q = q - length * bent.sum(axis=0) * self.kernel.centered
             promised = promised + length * energy
-            if (_inner(u, u) > wild).any() and (unseen := space.unseen(u) / strengths).any():
+            if (_inner(u, u) > wild).any() and (unseen := space.null_part(u) / strengths).any():
                 # Large coefficients times the rounding of a kernel may outweigh what the step gains.
                 seen = space.functions(unseen)
                 taken = np.abs(_inner(gradient, seen)) <= FAITHFUL * promised

@@ -17,7 +17,14 @@ from sklearn.utils.validation import _check_method_params
 from manykernels.estimators.permutations import noise_levels, noise_seed
 from manykernels.estimators.selection.averages import AverageModels
 from manykernels.estimators.selection.cold_start import ColdStartKFold
-from manykernels.estimators.selection.folds import Folds, HeldOut, OpenedKernels, begun, begun_in, of_fewer_rows
+from manykernels.estimators.selection.folds import (
+    Folds,
+    HeldOut,
+    OpenedKernels,
+    find_start,
+    fit_starts,
+    select_short_folds,
+)
 from manykernels.estimators.selection.grids import PenaltyGrid
 from manykernels.estimators.selection.learning import LearnsChoice
 from manykernels.estimators.selection.memory import PATIENCE_OF_AVERAGES, keeps_exact, patience_of, plan_of_search
@@ -26,18 +33,18 @@ from manykernels.estimators.selection.mixtures import (
     Mixture,
     PenaltyFamily,
     alpha_grid,
-    checked_alphas,
+    candidate_penalties,
+    check_alphas,
     mixtures_of,
     nothing_of,
     penalty_families,
     plain_kernels,
-    tried_factors,
 )
 from manykernels.estimators.selection.relevance import with_relevance
 from manykernels.estimators.selection.routing import routed_metadata, router_of, weighs_scores
 from manykernels.estimators.selection.search import MixtureSearch, Rung
 from manykernels.estimators.selection.splits import Split, splits_of, weighed_splits
-from manykernels.estimators.selection.strengths import COARSE, Evidence, exchanges, limited
+from manykernels.estimators.selection.strengths import COARSE, Evidence, exchanges, limit_search
 from manykernels.estimators.selection.targets import HeldOutTargets, search_targets, searches_in_batch
 from manykernels.estimators.strength import AUTO, NoiseLevel
 from manykernels.estimators.supervised.base import BaseMKL
@@ -134,28 +141,28 @@ class CrossValidated(LearnsChoice):
         the partial first fold.
         """
         drop_attributes(self, ["kernel_penalties_"])
-        loss, searches = self._checked_loss(), self._searches
+        loss, searches = self._check_loss(), self._searches
         families = [] if searches else self._families()
-        penalty = BlockL1(1.0) if searches else families[0].at(1.0, 1.0)
+        penalty = BlockL1(1.0) if searches else families[0].create_penalty(1.0, 1.0)
         alpha_grid(1.0, self.n_alphas, self._alpha_min_ratio)  # a look at what decides it, also where it is given
-        rows, target = self._checked_data(X, y)
+        rows, target = self._check_data(X, y)
         weight = sample_weights(sample_weight, len(target))
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
         cv, groups, scored = routed_metadata(self, target, sample_weight=sample_weight, groups=groups, **params)
-        given = Samples.of(rows, target, weight, groups)
+        given = Samples.create(rows, target, weight, groups)
         samples = self._encoded(given)
         kind = LAZY if searches else AUTO
         form, selecting = self._forms_of_run(samples, loss, groups)[1]
-        opened = partial(self._opened, loss=loss, penalty=penalty, kind=kind, selecting=selecting)
+        opened = partial(self._open_kernels, loss=loss, penalty=penalty, kind=kind, selecting=selecting)
         exchangeable = exchanges(self.cv, groups)
         whole = cache(partial(opened, given, tol=self.tol))
         batch = searches and searches_in_batch(self, whole())
         tried = self._grid(families, whole) if not searches else None if batch else self._mixtures(whole())
-        with limited(self._resources.time_limit, whole().seconds(len(samples.weight)) if searches else 0.0) as end:
+        with limit_search(self._resources.time_limit, whole().seconds(len(samples.weight)) if searches else 0.0) as end:
             split = partial(self._splits, cv)
             splits = weighed_splits(given.dealt(cv, split, target, self._groups_of(rows, groups)), weight)
             scored_target = target[:, :1] if batch else target
-            held_out = self._held_out(rows, scored_target, scoring_weight, splits, scored, by_target=searches)
+            held_out = self._define_held_out(rows, scored_target, scoring_weight, splits, scored, by_target=searches)
             own_kernels = partial(self._fold_kernels, (rows, target, weight), opened, form)
             as_bank(self.kernels, rows).check(rows)
             if tried is None:
@@ -163,11 +170,11 @@ class CrossValidated(LearnsChoice):
                 self._fit_targets(*many, exchangeable=exchangeable)
                 return self
             own_folds = partial(self._own_folds, weight, opened=own_kernels)
-            fewer = of_fewer_rows(splits, target, weight) if tried.races else []
+            fewer = select_short_folds(splits, target, weight) if tried.races else []
             folds, found = self._rung(tried, own_folds(splits, held_out), own_folds(fewer, held_out[: len(fewer)]))
         asked = found and (searches or (self.alphas is None and exchangeable))
         levels = self._levels_of_noise(whole().projected, samples) if asked else []
-        evidence = partial(Evidence.of, splits, (exchangeable and levels) or None, ranks=self._task == "survival")
+        evidence = partial(Evidence.create, splits, (exchangeable and levels) or None, ranks=self._task == "survival")
         if isinstance(tried, MixtureSearch):
             candidates = self._choose_mixtures(tried, found, whole(), evidence)
         else:
@@ -176,14 +183,14 @@ class CrossValidated(LearnsChoice):
         if searches and not found:
             self._learn_default(candidates[0], samples, loss, time_left(end))
         elif searches:
-            begin = partial(begun, whole(), np.flatnonzero(weight), folds.folds)
+            begin = partial(fit_starts, whole(), np.flatnonzero(weight), folds.folds)
             self._learn_choice(candidates, whole(), begin, samples, time_left(end), levels)
             self._warn_of_search(candidates, evidence)
         else:
-            chosen_penalty = candidates[self.best_index_].family.at(self.alpha_, samples.total_weight)
+            chosen_penalty = candidates[self.best_index_].family.create_penalty(self.alpha_, samples.total_weight)
             self._warn(self._solve(samples, loss, chosen_penalty, time_limit=time_left(end)))
             self._warn_of_grid(candidates, folds, evidence(1), exchanges=exchangeable)
-        folds.ending.warn(tried.told(found, folds))
+        folds.ending.warn(tried.describe_count(found, folds))
         return self
 
     def _fit_targets(
@@ -201,20 +208,20 @@ class CrossValidated(LearnsChoice):
     ) -> None:
         """Choose strength and mixing of every of many targets, and learn all on all rows."""
 
-        def opened(train: Array) -> tuple[Any, Problem, Array]:
+        def open_fold(train: Array) -> tuple[Any, Problem, Array]:
             """Return kernels of the training rows of a fold, the problem of the first target, and these rows."""
             rows, y, weight = part_of(given.rows, train, by_columns=False), given.y[train, :1], given.weight[train]
-            model = self._at_given_strength(rows).set_params(resources__representation=GRAM)
-            own = model._encoded(Samples.of(rows, y, weight))
+            model = self._create_plain(rows).set_params(resources__representation=GRAM)
+            own = model._encoded(Samples.create(rows, y, weight))
             training, (problem,) = model._open(own, loss, penalty, kind=LAZY)
             return training, problem, train[own.kept]
 
         with blas_threads(len(samples.weight), self._resources.n_jobs):
-            search = search_targets(self, whole, opened, splits, held_out)
+            search = search_targets(self, whole, open_fold, splits, held_out)
         found = search.found
         self.n_folds_ = len(search.folds) if found else 0
         levels = self._levels_of_noise(whole, samples) if found else []
-        evidence = partial(Evidence.of, splits, (exchangeable and levels) or None, shrinks=True)
+        evidence = partial(Evidence.create, splits, (exchangeable and levels) or None, shrinks=True)
         candidates = self._choose_mixtures(search, found, whole, evidence)
         if not found:
             self._learn_default(candidates[0], samples, loss, time_left(end))
@@ -228,8 +235,8 @@ class CrossValidated(LearnsChoice):
                     [test for _, test in splits],
                     whole.training.bank.frame(scales=False)["columns"].tolist(),
                 )
-                with search.ending.noted():
-                    self._held_out_targets = HeldOutTargets.of(
+                with search.ending.record():
+                    self._held_out_targets = HeldOutTargets.fit(
                         search, families, fractions, tests, samples.n_given, columns
                     )
             search.folds.clear()
@@ -251,12 +258,12 @@ class CrossValidated(LearnsChoice):
         Starting models from the folds (``begins``) are kept: averages of all folds, other models of the first fold.
         """
         if found and folds.ending.status is None:
-            with folds.ending.noted():
+            with folds.ending.record():
                 self._record(folds, found, splits)
         for number, each in enumerate(folds.folds):
             each.close(kept=begins and (number == 0 or bool(each.retained_models(AverageModels))))
 
-    def _opened(
+    def _open_kernels(
         self,
         given: Samples,
         *,
@@ -271,14 +278,14 @@ class CrossValidated(LearnsChoice):
         """Return kernels of samples, with storage ``kind`` for matrices and ``selecting`` for selection."""
         check_deadline()
         projected = self._projected is not None and form == FACTORED
-        model = self._at_given_strength(given.rows, projected=projected)
+        model = self._create_plain(given.rows, projected=projected)
         model = model if form is None else model.set_params(resources__representation=form)
         samples = model._encoded(given)
         model.kernels = with_relevance(model.kernels, samples, loss)
         training, problems = model._open(samples, loss, penalty, kind=kind, tol=tol if rounded else 0.0)
         own: dict[str, Any] = {"loss": loss, "penalty": penalty, "kind": kind, "tol": tol, "form": FACTORED}
-        apart = selecting == FACTORED and not training.without_matrix
-        on_factors = partial(self._opened, given, selecting=selecting, **own) if apart else None
+        apart = selecting == FACTORED and not training.avoids_matrices
+        on_factors = partial(self._open_kernels, given, selecting=selecting, **own) if apart else None
         return OpenedKernels(model, samples, training, problems, tol, on_factors, apart and self._projected is not None)
 
     def _fold_kernels(
@@ -286,7 +293,7 @@ class CrossValidated(LearnsChoice):
     ) -> OpenedKernels:
         """Return kernels learned from the training rows of a fold, without held-out rows."""
         rows, target, weight = given
-        own = Samples.of(part_of(rows, train, by_columns=form == FACTORED), target[train], weight[train])
+        own = Samples.create(part_of(rows, train, by_columns=form == FACTORED), target[train], weight[train])
         return opened(own, tol=self._fold_tol, rounded=self.scoring is None, form=form)
 
     def _own_folds(
@@ -299,11 +306,11 @@ class CrossValidated(LearnsChoice):
         """Return folds with kernels learned from their training rows, without held-out rows."""
         stop = Event()
         return [
-            Fold(partial(opened, train), held, stop, train[weight[train] > 0], begun_in)
+            Fold(partial(opened, train), held, stop, train[weight[train] > 0], find_start)
             for (train, _), held in zip(splits, held_out, strict=True)
         ]
 
-    def _held_out(
+    def _define_held_out(
         self,
         rows: Rows,
         target: Array,
@@ -333,13 +340,13 @@ class CrossValidated(LearnsChoice):
         """Return the folds with their scores; ``fewer`` are folds of fewer rows, or none."""
         verbose, n_jobs = self._resources.verbose, self._resources.n_jobs
         folds, found = Rung([], 1, lambda line: None), []
-        with folds.ending.noted(), count_to(tried.n_told(len(own)), tried.counts, verbose) as advance:
+        with folds.ending.record(), count_to(tried.n_told(len(own)), tried.counts, verbose) as advance:
             folds = Rung(own, min(n_threads(n_jobs), len(own)), advance, folds.ending)
             if fewer:
                 folds.below = replace(folds, folds=fewer, finest=COARSE)
                 for fold, below in zip(own, fewer, strict=False):
-                    fold.begin = partial(begun_in, fewer=below)
-            found = tried.scored(folds)
+                    fold.begin = partial(find_start, fewer=below)
+            found = tried.score(folds)
         self.n_folds_ = len(folds.folds) if found else 0
         return folds, found
 
@@ -366,14 +373,14 @@ class CrossValidated(LearnsChoice):
     @property
     def _searches(self) -> bool:
         """Whether mixtures are searched, on separate grids; not where classes or targets share their weights."""
-        open_grid = self.alphas is None and tried_factors(self.kernel_penalties) is None
+        open_grid = self.alphas is None and candidate_penalties(self.kernel_penalties) is None
         return open_grid and self.outputs == "own" and self._named_penalty in ("auto", "ridge")
 
     @property
     def _named_penalty(self) -> Penalty:
         """The penalty of a grid; "auto" with given strengths uses the unit of the strengths."""
         given = self.alphas is not None or self.outputs == "shared"
-        given = given or tried_factors(self.kernel_penalties) is not None
+        given = given or candidate_penalties(self.kernel_penalties) is not None
         if not isinstance(self.penalty, str) or self.penalty != AUTO or not given:
             return self.penalty
         return "l1" if self.l1_ratios is None else "elasticnet"
@@ -389,16 +396,16 @@ class CrossValidated(LearnsChoice):
     @property
     def _kernel_penalties(self) -> Any:
         """Factors on the norms of kernels: the chosen ones, or the first before a choice."""
-        tried = tried_factors(self.kernel_penalties)
+        tried = candidate_penalties(self.kernel_penalties)
         return self.kernel_penalties if tried is None else getattr(self, "kernel_penalties_", tried[0])
 
-    def _checked_loss(self) -> Loss:
+    def _check_loss(self) -> Loss:
         """Return the loss after a look at all parameters."""
         options = self._search_options
         check_choice(options.rule, RULES, "rule")
         if options.fold_tol is not None:
             check_positive(options.fold_tol, "fold_tol")
-        return self._plain_estimator()._checked_loss()
+        return self._plain_estimator()._check_loss()
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return how ``fit`` routes metadata to the splitter and to the scorer.
@@ -443,28 +450,28 @@ class CrossValidated(LearnsChoice):
 
     def _families(self) -> list[PenaltyFamily]:
         """Return the candidate penalties, with every choice of kernel penalties."""
-        tried, penalty = tried_factors(self.kernel_penalties), self._named_penalty
+        tried, penalty = candidate_penalties(self.kernel_penalties), self._named_penalty
         own = {name: getattr(self, name) for name in parameters_of(penalty) if name != "l1_ratio"}
         families = penalty_families(penalty, own, self.l1_ratios)
         return families if tried is None else [replace(own, factors=factors) for factors in tried for own in families]
 
     def _patience(self, rows: Rows) -> float | None:
         """Predicted seconds of a fit below which the default bank stays on matrices."""
-        return np.inf if keeps_exact(self, self._checked_loss(), rows) else patience_of(self, self._checked_loss())
+        return np.inf if keeps_exact(self, self._check_loss(), rows) else patience_of(self, self._check_loss())
 
     def _decide_kernels(self, rows: Rows, n_targets: int = 1) -> None:
         """Decide by all rows which kernels there are: gaps, kinds and dates must not give a fold another list.
 
         Slow selecting fits use kernels on landmarks, unlike averages.
         """
-        loss = self._checked_loss()
+        loss = self._check_loss()
         self._decided, self._projected = as_bank(self.kernels, rows, self._patience(rows)).resolve(rows), None
         if isinstance(self._decided, KernelBank) and patience_of(self, loss) is not None:
             self._projected = projected_bank(self._decided, self.kernels, rows, PATIENCE_OF_AVERAGES)
         if self._projected is not None and not keeps_exact(self, loss, rows, n_targets):
             self._decided, self._projected = self._projected, None
 
-    def _at_given_strength(self, rows: Rows, *, projected: bool = False) -> BaseMKL:
+    def _create_plain(self, rows: Rows, *, projected: bool = False) -> BaseMKL:
         """Return the plain estimator with the parameters, and the known columns."""
         model = self._plain_estimator()
         model.kernels = self._projected if projected else self._decided
@@ -477,9 +484,9 @@ class CrossValidated(LearnsChoice):
     def _grid(self, families: list[PenaltyFamily], whole: Callable[[], OpenedKernels]) -> PenaltyGrid:
         """Return the strengths of every family."""
         if self.alphas is not None:
-            return PenaltyGrid(families, [checked_alphas(self.alphas)] * len(families))
+            return PenaltyGrid(families, [check_alphas(self.alphas)] * len(families))
         with blas_threads(len(whole().samples.kept), self._resources.n_jobs):
-            grid = PenaltyGrid.laid_out(families, whole(), self.n_alphas, self._alpha_min_ratio)
+            grid = PenaltyGrid.create(families, whole(), self.n_alphas, self._alpha_min_ratio)
         return replace(grid, walks=self._walks)
 
     def _plan_of_run(self, samples: Samples, loss: Loss, groups: Any = None) -> MemoryPlan | None:
@@ -491,7 +498,7 @@ class CrossValidated(LearnsChoice):
         Where exact kernels do not fit the memory, or projected ones are no factors, all are on landmarks.
         """
         self._decide_kernels(samples.rows, samples.y.shape[1])
-        own = partial(self._at_given_strength, samples.rows)
+        own = partial(self._create_plain, samples.rows)
         given = partial(plan_of_search, samples=samples, loss=loss, groups=groups)
         if self._projected is not None:
             with suppress(MemoryBudgetError):

@@ -163,13 +163,13 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     _groups: ClassVar[tuple[str, ...]] = ("resources", "search", "loss_parameters")
     _plain = MKLRegressor
 
-    def _checked_loss(self) -> Loss:
+    def _check_loss(self) -> Loss:
         if self._levels is not None:
             raise InvalidInputError(
                 f"MKLRegressorCV chooses a strength for one quantile, but tau={self._levels.tolist()} has several: "
                 "choose it for one of them and give alpha_ to MKLRegressor, or fit one model for each."
             )
-        return super()._checked_loss()
+        return super()._check_loss()
 
     def __init__(
         self,

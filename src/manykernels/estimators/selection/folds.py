@@ -20,11 +20,10 @@ from manykernels.estimators.selection.averages import (
     AverageKernel,
     AverageModels,
     can_average,
+    center_kernel,
     fit_averages,
-    opened,
 )
 from manykernels.estimators.selection.on_features import (
-    begun_on_features,
     features_of,
     fit_of,
     n_features,
@@ -32,11 +31,12 @@ from manykernels.estimators.selection.on_features import (
     reads_features,
     scores_of,
     stands_as_features,
+    start_on_features,
 )
 from manykernels.estimators.selection.scores import ScoredRows, added_likelihood, encoded_like, mean_losses
 from manykernels.estimators.selection.splits import Split
 from manykernels.estimators.strength import default_fraction
-from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expanded, without_bar
+from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expand_solutions, silence_solver
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import build_stack, cross_combine, cross_scores
 from manykernels.grams.dense import DensePart
@@ -74,7 +74,7 @@ def n_first_folds(n_folds: int) -> int:
     return min(n_folds, max(FIRST_FOLDS, n_folds // 2))
 
 
-def of_fewer_rows(splits: Sequence[Split], target: Array, weight: Array) -> list[Split]:
+def select_short_folds(splits: Sequence[Split], target: Array, weight: Array) -> list[Split]:
     """Return the first folds with half of the rows to learn from or less, spread over the targets; none of short folds.
 
     All candidates are tried there; what cannot win with half of the rows is not tried with more.
@@ -145,8 +145,8 @@ class HeldOut:
             return np.array([self.scorer(*one) for one in each])
         # A scorer of the user's sees what the user gave, not what it became inside. Scorers predict these rows again
         # and again; whatever else they ask of the model is computed.
-        X = self.rows.given if isinstance(self.rows, Table) else self.rows
-        shown = complete()._with_scores(X, scores)
+        X = self.rows.original if isinstance(self.rows, Table) else self.rows
+        shown = complete()._attach_scores(X, scores)
         try:
             return np.array([float(self.scorer(shown, X, self.target))])
         except ValueError as error:
@@ -186,7 +186,7 @@ def _empty_norms(problems: Sequence[Problem]) -> list[Array]:
     return [unit * own / problem.penalties for unit, own, problem in zip(units, roots, problems, strict=True)]
 
 
-def on_stored(
+def store_problems(
     training: Training, problems: list[Problem], memory_budget: int | str | None, *, dtype: Any = None
 ) -> list[Problem]:
     """Return problems for solvers with many kernel reads: on stored matrices, if they fit into memory."""
@@ -198,7 +198,7 @@ def on_stored(
     settings["coupled"] = problems[0].loss.couples_samples
     bank, rows = training.bank, training.prepared
     held = stack.copied() if isinstance(stack, DensePart) else build_stack(bank, rows, **settings)
-    return [problem.over(held) for problem in problems]
+    return [problem.replace_twin(held) for problem in problems]
 
 
 @dataclass(eq=False)
@@ -286,18 +286,18 @@ class OpenedKernels:
         return self.tol >= SINGLE_PRECISION_TOL and not any(problem.unpenalized.size for problem in self.problems)
 
     @cached_property
-    def stored_bytes(self) -> int:
+    def matrix_bytes(self) -> int:
         """Memory of the matrices during solution, unless already stored, or of functions in pieces."""
         stack: Any = self.selecting.training.stack
         if stack.has_factors:
             return pieces_nbytes(stack.n_samples, stack.table.n_columns)
         return 0 if not stack.evaluates else 4 * stack.n_rounded_entries if self._single else 8 * stack.n_entries
 
-    def held_bytes(self, family: Any, held_out: HeldOut) -> int:
+    def retained_bytes(self, family: Any, held_out: HeldOut) -> int:
         """Return the memory kept from strength to strength of a family: the matrices, or their sum."""
         n, size = self.training.stack.n_samples, self._average_dtype(held_out).itemsize
         if not self.averages(family):
-            return self.stored_bytes
+            return self.matrix_bytes
         if self.training.factored:
             rank = n_features(self.training.stack, family.kernels)
             return size * (rank * (n + len(held_out.rows)) + rank * (rank + 1) // 2)
@@ -318,11 +318,11 @@ class OpenedKernels:
             )
         return 0 if plan is None else plan.at_fraction(default_fraction(len(self.samples.weight))).room_for_folds
 
-    def stored(self) -> list[Problem]:
+    def store(self) -> list[Problem]:
         """Return the problems on stored matrices, kept until release."""
         if self._stored is None:
             budget, dtype = self.model._resources.memory_budget, np.float32 if self._single else None
-            self._stored = on_stored(self.training, self.problems, budget, dtype=dtype)
+            self._stored = store_problems(self.training, self.problems, budget, dtype=dtype)
         return self._stored
 
     def let_go(self) -> None:
@@ -345,7 +345,7 @@ class OpenedKernels:
                 nothing = Expansion(kept, none, len(bank), np.zeros((shape[0], 0)))
             else:
                 zeros = np.zeros((shape[0], self.training.stack.n_samples))
-                nothing = Expansion.of(bank, self.training.prepared, np.zeros(shape), zeros)
+                nothing = Expansion.create(bank, self.training.prepared, np.zeros(shape), zeros)
             return self.model._predicting(nothing, self.intercepts, self.problems[0].loss)
 
         scores = np.tile(self.intercepts, (len(held_out.rows), 1))
@@ -361,27 +361,27 @@ class OpenedKernels:
             scores = fit.problems[0].model_parts(found.dual_coef, found.kernel_weights)[0]
         return ScoredRows(self.model._target_of_fit, self.samples.weight, scores)
 
-    def tried(
+    def try_strength(
         self, family: Family, strength: float, held_out: HeldOut, start: Any, solved: Any
     ) -> tuple[Any, Candidate]:
         """Return the models of a strength, a model per target, with held-out scores."""
         if self.averages(family):
-            return self._averaged(family, strength, held_out, start, solved)
-        return self.selecting._solved(family, strength, held_out, start, solved)
+            return self._fit_averages(family, strength, held_out, start, solved)
+        return self.selecting._solve(family, strength, held_out, start, solved)
 
     def outlasting(self, model: Any) -> Any:
         """Return a model without the matrix of the kernel."""
-        return model.without_kernel() if isinstance(model, AverageModels) else model
+        return model.drop_kernel() if isinstance(model, AverageModels) else model
 
     def averages(self, family: Any) -> bool:
         """Return whether models come from a sum of kernels, without separate matrices."""
         if not family.averages or not can_average(self._losses):
             return False
-        return not self.training.without_matrix or stands_as_features(self.training, family.kernels)
+        return not self.training.avoids_matrices or stands_as_features(self.training, family.kernels)
 
     def score(self, family: Family, strength: float, held_out: HeldOut, fit: Fit) -> Candidate:
         """Return held-out scores of solutions on all kernels."""
-        whole = cache(partial(expanded, self.training, fit))
+        whole = cache(partial(expand_solutions, self.training, fit))
         if reads_features(self.training, fit.problems[0]):
             functions = scores_of(self.training, self._read(held_out), fit.solutions)
         elif self.training.stack.has_factors:
@@ -419,7 +419,7 @@ class OpenedKernels:
         if id(family) not in self._choices:
             model, resources = self.model, self.model._resources
             settings = {"tol": self.tol, "max_iter": resources.max_iter, "random_state": model.random_state}
-            choice = SolverChoice(without_bar(model.solver, resources.verbose), **settings)
+            choice = SolverChoice(silence_solver(model.solver, resources.verbose), **settings)
             self._choices[id(family)] = family, choice  # as long as it is known by that number
         return self._choices[id(family)][1]
 
@@ -427,7 +427,7 @@ class OpenedKernels:
     def _losses(self) -> list[Loss]:
         return [problem.loss for problem in self.problems]
 
-    def _averaged(
+    def _fit_averages(
         self, family: Any, fraction: float, held_out: HeldOut, start: AverageModels | None, solved: AverageModels | None
     ) -> tuple[AverageModels, Candidate]:
         """Return averages of a sum of kernels, shared by the models of all strengths."""
@@ -441,13 +441,13 @@ class OpenedKernels:
 
         def complete() -> BaseMKL:
             if training.factored:
-                kept, fit = expanded(training, fit_of(problems, models))
+                kept, fit = expand_solutions(training, fit_of(problems, models))
                 return model._predicting(kept, np.array([own.intercept for own in fit.solutions]), losses[0])
-            rho, weights, intercepts = models.by_kernel
-            expansion = Expansion.of(training.bank, training.prepared, weights, rho)
+            rho, weights, intercepts = models.kernel_models
+            expansion = Expansion.create(training.bank, training.prepared, weights, rho)
             return model._predicting(expansion, intercepts, losses[0])
 
-        score = held_out.score(model, losses, models.held_out, complete)
+        score = held_out.score(model, losses, models.new_scores, complete)
         return models, Candidate(family, fraction, score[None], len(family.kernels), int(not models.finished))
 
     def _average_kernel(self, mixture: Any, held_out: HeldOut) -> AverageKernel:
@@ -466,7 +466,7 @@ class OpenedKernels:
         cross = cross_combine(self.training.bank, self._prepared(held_out), self.training.prepared, weights)
         settings: dict[str, Any] = {"centered": self.problems[0].fit_intercept, "dtype": self._average_dtype(held_out)}
         settings["problems"] = () if "empty" in self.__dict__ else self.problems
-        return opened(gram, cross, **settings)
+        return center_kernel(gram, cross, **settings)
 
     def _read(self, held_out: HeldOut) -> ColumnTable:
         """Return held-out rows for kernels on factors, prepared once for all models."""
@@ -478,7 +478,7 @@ class OpenedKernels:
         """Return the dtype of sums of kernels; a custom scorer needs double precision."""
         return np.dtype(np.float32 if self.tol >= SINGLE_PRECISION_TOL and held_out.scorer is None else np.float64)
 
-    def _solved(
+    def _solve(
         self,
         family: Family,
         strength: float,
@@ -488,13 +488,13 @@ class OpenedKernels:
     ) -> tuple[list[Solution], Candidate]:
         penalties = family.penalties(strength, self)
         if solved is None:
-            problems = family.posed(self.stored(), self.names)
+            problems = family.pose_problems(self.store(), self.names)
             (fit,) = descend(problems, [penalties], self._choice(family), start=start)
         else:
-            pairs = zip(family.posed(self.problems, self.names), penalties, strict=True)
+            pairs = zip(family.pose_problems(self.problems, self.names), penalties, strict=True)
             posed = [problem.with_penalty(penalty) for problem, penalty in pairs]
             fit = Fit(posed, solved, np.array([found.kernel_norms for found in solved]))
-        embedded = family.embedded(fit, self.problems)
+        embedded = family.embed(fit, self.problems)
         return fit.solutions, self.score(family, strength, held_out, embedded)
 
 
@@ -502,15 +502,18 @@ OpenFold = Fold[OpenedKernels, HeldOut]
 Folds = list[OpenFold]
 
 
-def begun(opened: OpenedKernels, rows: Array, folds: Folds, family: Any, strength: float) -> list[Solution] | None:
+def fit_starts(opened: OpenedKernels, rows: Array, folds: Folds, family: Any, strength: float) -> list[Solution] | None:
     """Return models of folds of some of the rows to start from.
 
     Averages combine all folds, other models have the functions of the first fold. None without models, or if Newton's
     method should start afresh.
     """
     if opened.training.factored:
-        return begun_on_features(opened, family, strength) if opened.averages(family) else None
-    order, of_rows = np.argsort(rows), [(fold.rows, fold.kept(family)) for fold in folds if fold.rows is not None]
+        return start_on_features(opened, family, strength) if opened.averages(family) else None
+    order, of_rows = (
+        np.argsort(rows),
+        [(fold.rows, fold.models_of_family(family)) for fold in folds if fold.rows is not None],
+    )
     known = [
         (order[np.searchsorted(rows, some, sorter=order)], kept[nearest(kept, strength)])
         for some, kept in of_rows
@@ -526,12 +529,12 @@ def begun(opened: OpenedKernels, rows: Array, folds: Folds, family: Any, strengt
     pairs = zip(opened.problems, penalties, strict=True)
     if len(found) != len(penalties) or not all(starts_warm(problem.with_penalty(own)) for problem, own in pairs):
         return None
-    return [each.scattered(places, len(rows)) for each in found]
+    return [each.scatter(places, len(rows)) for each in found]
 
 
-def begun_in(fold: OpenFold, family: Any, strength: float, fewer: OpenFold | None = None) -> list[Solution] | None:
+def find_start(fold: OpenFold, family: Any, strength: float, fewer: OpenFold | None = None) -> list[Solution] | None:
     """Return where the first model of a family in a fold begins: the model of a fold of fewer of the rows."""
-    opened = fold.opened
+    opened = fold.kernels
     if fewer is None or fold.rows is None or opened.averages(family):
         return None
-    return begun(opened, fold.rows, [fewer], family, strength)
+    return fit_starts(opened, fold.rows, [fewer], family, strength)

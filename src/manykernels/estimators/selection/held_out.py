@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from manykernels.estimators.selection.folds import HeldOut, OpenedKernels
 from manykernels.estimators.selection.scores import encoded_like
-from manykernels.estimators.selection.strengths import Evidence, in_doubt, told_of_doubt
+from manykernels.estimators.selection.strengths import Evidence, explain_doubt, find_doubtful
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.explanation import FOLDS
 from manykernels.estimators.supervised.importance import LeftOut, units_of
@@ -84,7 +84,7 @@ class FoldModel:
             model._predicting(expansion, intercepts, model._loss)._scores(X)
             for expansion, intercepts in zip(self.expansions, self.intercepts, strict=True)
         ]
-        known = model._with_scores(X, np.column_stack([each[at][:, k] for k, at in enumerate(self.own)]))
+        known = model._attach_scores(X, np.column_stack([each[at][:, k] for k, at in enumerate(self.own)]))
         return np.asarray(getattr(known, method)(X))
 
 
@@ -107,16 +107,16 @@ def said_of(held: Recording, rows: Array, columns: Sequence[Sequence[int]]) -> P
             expansion.let_go()
     weight = np.ones(len(rows)) if held.weight is None else held.weight
     intercepts = tuple(np.atleast_1d(model.intercept_) for model in models)
-    fold = FoldModel(rows, np.asarray(_shown(models[0], scores)), expansions, intercepts, own)
+    fold = FoldModel(rows, np.asarray(_convert_scores(models[0], scores)), expansions, intercepts, own)
     target = encoded_like(models[0], held.target)
     target = np.nan_to_num(target) if target.dtype.kind == "f" else target  # missing labels: constant losses
     return fold, kernels, LeftOut(scores, parts, (), target, weight)
 
 
-def _shown(model: BaseEstimator, scores: Array) -> Any:
+def _convert_scores(model: BaseEstimator, scores: Array) -> Any:
     """Return the user-facing form of scores: probabilities, decisions, or predictions."""
     rows: Any = object()
-    known = model._with_scores(rows, scores)
+    known = model._attach_scores(rows, scores)
     for name in ("predict_proba", "decision_function") if hasattr(model, "classes_") else ():
         if hasattr(known, name):
             return getattr(known, name)(rows)
@@ -132,7 +132,7 @@ class KeepsHeldOut(BaseMKL):
         chosen = list(dict.fromkeys(int(index) for index in best))
         with recording(folds.folds) as held:
             for index in chosen:
-                list(folds.tried(found[index].family, [found[index].strength]))
+                list(folds.try_strengths(found[index].family, [found[index].strength]))
         folds.forget()
         if any(len(own.said) != len(chosen) for own in held):
             return
@@ -188,14 +188,14 @@ class KeepsHeldOut(BaseMKL):
     def _warn_of_search(self, candidates: list[Candidate], evidence: Callable[[int], Evidence]) -> None:
         """Warn of an uncertain choice of a search."""
         taken = np.atleast_1d(self.best_index_ if self.best_per_target_ is None else self.best_per_target_)
-        self._warn_of_doubt(in_doubt(candidates, taken, own := evidence(len(taken))), own)
+        self._warn_of_doubt(find_doubtful(candidates, taken, own := evidence(len(taken))), own)
 
     def _warn_of_doubt(self, doubts: Array, evidence: Evidence) -> None:
         """Warn of an uncertain choice of kernels over the constant."""
         kept = np.any(np.atleast_2d(self.kernel_weights_), axis=1, keepdims=True)
         doubts = doubts & (kept[:, 0] if len(doubts) == len(kept) else kept.any())
         if doubts.any():
-            warn(told_of_doubt(doubts, evidence, self._target_labels(), self.n_folds_))
+            warn(explain_doubt(doubts, evidence, self._target_labels(), self.n_folds_))
 
     @property
     def _unit_names(self) -> list[str]:
@@ -214,7 +214,7 @@ class KeepsHeldOut(BaseMKL):
         each = [held for *_, held in told]
         left = LeftOut(
             np.concatenate([held.scores for held in each]),
-            np.concatenate([_placed(own, held.parts, kernels) for _, own, held in told], axis=1),
+            np.concatenate([_extend_parts(own, held.parts, kernels) for _, own, held in told], axis=1),
             tuple(losses),
             np.concatenate([_apart(held.y, fold, losses) for fold, held in enumerate(each)]),
             np.concatenate([held.weight for held in each]),
@@ -226,7 +226,7 @@ class KeepsHeldOut(BaseMKL):
         return {**lost, "rows": np.array([float(len(left.weight))])}
 
 
-def _placed(own: Array, parts: Array, kernels: Array) -> Array:
+def _extend_parts(own: Array, parts: Array, kernels: Array) -> Array:
     """Return the parts of a fold extended to more kernels."""
     placed = np.zeros((len(kernels), *parts.shape[1:]))
     placed[np.searchsorted(kernels, own)] = parts

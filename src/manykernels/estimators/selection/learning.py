@@ -7,11 +7,18 @@ from typing import Any, cast
 import numpy as np
 
 from manykernels.estimators.parameters import Search
-from manykernels.estimators.selection.folds import OpenedKernels, on_stored
+from manykernels.estimators.selection.folds import OpenedKernels, store_problems
 from manykernels.estimators.selection.grids import PenaltyGrid
 from manykernels.estimators.selection.held_out import KeepsHeldOut
-from manykernels.estimators.selection.search import MixtureSearch, Rung, in_closed_form, learned
-from manykernels.estimators.selection.strengths import Evidence, chosen, counted, first_best, of_family, results_of
+from manykernels.estimators.selection.search import MixtureSearch, Rung, has_closed_form, solve_mixtures
+from manykernels.estimators.selection.strengths import (
+    Evidence,
+    choose_candidates,
+    first_best,
+    format_count,
+    results_of,
+    select_family,
+)
 from manykernels.estimators.selection.targets import TargetSearch
 from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, relative_strength
 from manykernels.estimators.supervised.base import BaseMKL
@@ -56,7 +63,7 @@ class LearnsChoice(KeepsHeldOut):
             self.best_index_ = 0 if self.alphas is not None else int(nearest.argmin())
         family = candidates[self.best_index_].family
         if self.alphas is None and not self._against_constant(evidence.useful, candidates, folds).all():
-            self.best_index_ = of_family(candidates, family)[0]  # the strength under which no kernel is left
+            self.best_index_ = select_family(candidates, family)[0]  # the strength under which no kernel is left
         best = candidates[self.best_index_]
         self.best_score_ = float(best.scores.mean())
         self.alphas_ = grid.alphas[0] if len(grid.alphas) == 1 else np.array(grid.alphas)
@@ -64,7 +71,7 @@ class LearnsChoice(KeepsHeldOut):
         self.kernel_penalties_ = self.kernel_penalties if family.factors is None else family.factors
         self.mixing_: float | Array | None = None  # of searches, like the next
         self.best_per_target_: Array | None = None
-        self.cv_results_ = results_of(candidates, [c.family.told(c.strength) for c in candidates])
+        self.cv_results_ = results_of(candidates, [c.family.describe_strength(c.strength) for c in candidates])
         advice = "raise max_iter, loosen tol or fold_tol, or leave out the smallest strengths"
         self._warn_of_unfinished(candidates, f"of tol={self._fold_tol:g}: {advice}")
         return candidates
@@ -72,7 +79,7 @@ class LearnsChoice(KeepsHeldOut):
     @staticmethod
     def _best_of_grid(found: list[Candidate], *, keeps: bool) -> int:
         """Return the position of the best strength, or if it ``keeps`` kernels of the best one below an empty model."""
-        firsts = {of_family(found, candidate.family)[0] for candidate in found} if keeps else set()
+        firsts = {select_family(found, candidate.family)[0] for candidate in found} if keeps else set()
         kept = [at for at, own in enumerate(found) if keeps and own.n_active > 0 and at not in firsts]
         return kept[first_best([found[at] for at in kept])] if kept else first_best(found)
 
@@ -88,12 +95,12 @@ class LearnsChoice(KeepsHeldOut):
         if found:
             self._check_scores(found)
         rule, scores = self._search_options.rule, np.array([candidate.scores for candidate in candidates])
-        best, means = chosen(candidates, rule, evidence(scores.shape[2])), scores.mean(axis=1)
+        best, means = choose_candidates(candidates, rule, evidence(scores.shape[2])), scores.mean(axis=1)
         shared = [replace(candidate, scores=candidate.scores.mean(axis=1, keepdims=True)) for candidate in candidates]
-        self.best_index_ = int(chosen(shared, rule, evidence(1))[0])
+        self.best_index_ = int(choose_candidates(shared, rule, evidence(1))[0])
         self.best_per_target_ = best if len(best) > 1 else None
         self.best_score_ = float(means[best, np.arange(len(best))].mean())
-        self.cv_results_ = results_of(candidates, [c.family.told(c.strength, whole) for c in candidates])
+        self.cv_results_ = results_of(candidates, [c.family.describe_strength(c.strength, whole) for c in candidates])
         self.alphas_ = np.array(sorted(set(self.cv_results_["alpha"]), reverse=True))
         return candidates
 
@@ -116,19 +123,19 @@ class LearnsChoice(KeepsHeldOut):
         landmarks = whole.projects and not all(on_sums)
         whole = whole.selecting if landmarks or not any(on_sums) else whole
         scales = [own.family.scale_of(k, whole) for k, own in enumerate(mine)]
-        penalties = [scale.at(own.strength) for scale, own in zip(scales, mine, strict=True)]
+        penalties = [scale.create_penalty(own.strength) for scale, own in zip(scales, mine, strict=True)]
         settings = self._resources.limits() | {"tol": self.tol, "random_state": self.random_state}
-        mixtures = [own.family.of_target(k) for k, own in enumerate(mine)]
+        mixtures = [own.family.select_target(k) for k, own in enumerate(mine)]
         problems = whole.problems
         models = [None if self.solver != AUTO or landmarks else begin(own.family, own.strength) for own in mine]
         starts = [None if own is None else own[k] for k, own in enumerate(models)]
         pairs, stack = zip(mixtures, starts, strict=True), whole.training.stack
         # From a start, larger ones are read too rarely to be held.
         small = not stack.evaluates or 8 * stack.n_entries <= whole.room
-        if not all((start and not small) or in_closed_form(problems, own, self.solver) for own, start in pairs):
-            problems = on_stored(whole.training, problems, self._resources.memory_budget)
+        if not all((start and not small) or has_closed_form(problems, own, self.solver) for own, start in pairs):
+            problems = store_problems(whole.training, problems, self._resources.memory_budget)
         settings["time_limit"] = time_limit
-        fit = learned(problems, mixtures, penalties, starts, self.solver, self._resources.n_jobs, **settings)
+        fit = solve_mixtures(problems, mixtures, penalties, starts, self.solver, self._resources.n_jobs, **settings)
         alphas = np.array([penalty.strength for penalty in penalties]) / total
         ratios = np.array([scale.l1_ratio for scale in scales])
         mixings = np.array([mixture.mixing for mixture in mixtures])
@@ -152,7 +159,7 @@ class LearnsChoice(KeepsHeldOut):
         """Fit a plain estimator in the fastest way, without scores."""
         mixing, plain = candidate.family.mixing, self._plain_estimator()
         plain.set_params(penalty=candidate.family.penalty, l1_ratio=mixing)
-        penalty, asked = plain._checked_penalty(samples.total_weight), relative_strength(AUTO)
+        penalty, asked = plain._check_penalty(samples.total_weight), relative_strength(AUTO)
         fit = self._solve(samples, loss, penalty, asked, time_limit=time_limit)
         self._keep_strengths(fit)
         self.l1_ratio_ = getattr(self, "l1_ratio_", mixing)
@@ -168,14 +175,14 @@ class LearnsChoice(KeepsHeldOut):
         if self.alphas is not None or not np.isfinite(self.best_score_):
             return super()._why_none(fit)  # of the plain estimator
         return (
-            f"no kernel predicts better than a constant in {counted(self.n_folds_, 'fold')}, and the model is that "
-            "constant. Are these the kernels and columns that matter, and are there enough samples? Give alphas to see "
-            "what they do."
+            f"no kernel predicts better than a constant in {format_count(self.n_folds_, 'fold')}, and the model "
+            "is that constant. Are these the kernels and columns that matter, and are there enough samples? Give "
+            "alphas to see what they do."
         )
 
     def _warn_of_grid(self, candidates: list[Candidate], folds: Rung, evidence: Evidence, *, exchanges: bool) -> None:
         """Warn of a choice at an end of the grid, and of given strengths with empty models."""
-        own = of_family(candidates, candidates[self.best_index_].family)
+        own = select_family(candidates, candidates[self.best_index_].family)
         first, last = self.best_index_ == own[0], self.best_index_ == own[-1]
         nothing = first and self.alphas is None  # which has been said
         if folds.ending.status is None and len(own) > 1 and not nothing and (first or last):
@@ -191,13 +198,13 @@ class LearnsChoice(KeepsHeldOut):
         if self.alphas is None and self._against_constant(evidence.behind, candidates, folds).any():
             warn(
                 f"The kernels are related to y (p = {evidence.p_values.min():.2g} by targets in random order), but do "
-                f"not predict held-out rows better than a constant in {counted(self.n_folds_, 'fold')}. They are kept "
-                "to rank samples; which kernels these are is no finding.",
+                f"not predict held-out rows better than a constant in {format_count(self.n_folds_, 'fold')}. They are "
+                "kept to rank samples; which kernels these are is no finding.",
             )
         elif self._against_constant(evidence.useful, candidates, folds).all():
             self._warn_of_doubt(self._against_constant(evidence.doubtful, candidates, folds), evidence)
         else:
             warn(
-                f"No kernel predicts better than a constant in {counted(self.n_folds_, 'fold')}, at any of the given "
-                "alphas.",
+                f"No kernel predicts better than a constant in {format_count(self.n_folds_, 'fold')}, at any of the "
+                "given alphas.",
             )

@@ -107,7 +107,7 @@ def plan_of_search(
     those of the ``projected`` estimator, if any.
     """
     mixtures, n = search._searches, len(samples.rows)
-    penalty = BlockL1(1.0) if mixtures else search._families()[0].at(1.0, 1.0)
+    penalty = BlockL1(1.0) if mixtures else search._families()[0].create_penalty(1.0, 1.0)
     fit = (projected or plain)._planned(samples, loss, penalty, kind=AUTO)
     plan = plain._planned(samples, loss, penalty, kind=LAZY if mixtures else AUTO)
     own = SearchSizes(
@@ -123,7 +123,7 @@ def plan_of_search(
     if fit is None or plan is None:
         return None, (GRAM, GRAM)
     fit, bank = fit.at_fraction(default_fraction(n)), (projected or plain).kernels
-    table = Table.of(samples.rows, sparse=True)
+    table = Table.wrap(samples.rows, sparse=True)
     expanded = bank.expand(table)
     form = FACTORED if plan.kind == FACTORED else GRAM
     # Matrices beside factors (those that a fit may do without) take as long in a fold as matrices alone.
@@ -211,7 +211,7 @@ def plan_search(plan: MemoryPlan, fit: MemoryPlan, own: SearchSizes) -> MemoryPl
     """
     n, reason = plan.n_samples, plan.reason
     if plan.kind == FACTORED:
-        least, most = _of_factors(plan, own)
+        least, most = _predict_factors(plan, own)
     elif not own.mixtures:
         share = int(plan.nbytes * (own.rows(n) / n) ** 2)  # of the one fold that is open
         least, most = plan.least_nbytes + share, plan.most_nbytes + share
@@ -231,7 +231,7 @@ def plan_search(plan: MemoryPlan, fit: MemoryPlan, own: SearchSizes) -> MemoryPl
     return _allowed(replace(plan, reason=reason, **sizes), own, f", which takes {fit.expected}")
 
 
-def _of_factors(plan: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
+def _predict_factors(plan: MemoryPlan, own: SearchSizes) -> tuple[int, int]:
     """Return the memory of a search on factors, for few to many active kernels."""
     n, n_open = plan.n_samples, own.n_folds if own.mixtures else 1
     features, squares = sum(own.landmarks), sum(count**2 for count in own.landmarks)

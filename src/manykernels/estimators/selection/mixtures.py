@@ -58,7 +58,7 @@ class PenaltyFamily:
         if not isinstance(self.penalty, (str, Mapping)) and self.parameters:
             raise InvalidInputError(f"{self.penalty!r} already has its parameters; drop {sorted(self.parameters)}.")
 
-    def at(self, alpha: float, total_weight: float) -> Regularizer:
+    def create_penalty(self, alpha: float, total_weight: float) -> Regularizer:
         """Return the penalty of strength ``alpha`` relative to the mean loss, for samples of the total weight."""
         if not isinstance(self.penalty, (str, Mapping)):
             return replace(self.penalty, strength=strength_from_alpha(alpha, total_weight))
@@ -67,7 +67,7 @@ class PenaltyFamily:
     @property
     def l1_ratio(self) -> float | None:
         """The mixture of linear and other terms, None if undefined."""
-        ratio = getattr(self.at(1.0, 1.0), "l1_ratio", np.nan)
+        ratio = getattr(self.create_penalty(1.0, 1.0), "l1_ratio", np.nan)
         return None if np.isnan(ratio) else float(ratio)
 
     @property
@@ -75,26 +75,26 @@ class PenaltyFamily:
         """Whether the weights of kernels are given: solvers know of penalties with a name."""
         return False
 
-    def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
+    def pose_problems(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
         """Return the problems under the kernel penalties of the family."""
         if self.factors is None:
             return problems
         return [replace(problem, kernel_penalties=kernel_factors(self.factors, names)) for problem in problems]
 
-    def embedded(self, fit: Fit, problems: Sequence[Problem]) -> Fit:
+    def embed(self, fit: Fit, problems: Sequence[Problem]) -> Fit:
         """Return the solutions unchanged, since they are on all kernels."""
         return fit
 
     def penalties(self, strength: float, opened: OpenedKernels) -> list[Regularizer]:
         """Return the penalty of every problem at a strength relative to the mean loss of some rows."""
-        return [self.at(strength, opened.samples.total_weight)] * len(opened.problems)
+        return [self.create_penalty(strength, opened.samples.total_weight)] * len(opened.problems)
 
     @property
     def unit(self) -> Regularizer:
         """A penalty of the mixture."""
-        return self.at(1.0, 1.0)
+        return self.create_penalty(1.0, 1.0)
 
-    def told(self, strength: float) -> dict[str, Any]:
+    def describe_strength(self, strength: float) -> dict[str, Any]:
         """Return the table columns of a strength."""
         ratio = {} if self.l1_ratio is None else {"l1_ratio": self.l1_ratio}
         factors = {} if self.factors is None else {"kernel_penalties": str(dict(self.factors))}
@@ -109,7 +109,7 @@ class PenaltyFamily:
 
         Zero where the best constants leave nothing to gain.
         """
-        unit = self.at(1.0, 1.0)
+        unit = self.create_penalty(1.0, 1.0)
         posed = [problem.with_penalty(unit) for problem in problems]
         # What a pass over the model without kernels finds stays with the problem, which every penalty begins with.
         asked = [
@@ -138,7 +138,7 @@ def penalty_families(penalty: Penalty, parameters: dict[str, Any], l1_ratios: Ar
     ]
 
 
-def tried_factors(kernel_penalties: Any) -> list[Any] | None:
+def candidate_penalties(kernel_penalties: Any) -> list[Any] | None:
     """Return the kernel penalties to be tried in turn, None if any answer.
 
     Factors of kernels are a vector or a dictionary; to be tried is a list of dictionaries.
@@ -170,7 +170,7 @@ def alpha_grid(alpha_max: float, n_alphas: int, alpha_min_ratio: float) -> Array
     return grid
 
 
-def checked_alphas(alphas: Any) -> Array:
+def check_alphas(alphas: Any) -> Array:
     """Return given strengths in decreasing order, or raise an error for invalid ones."""
     values = np.array(alphas, dtype=np.float64, ndmin=1)
     if values.ndim != 1 or values.size == 0:
@@ -214,7 +214,7 @@ class Mixture:
     doubt: float = 0.0
     scales: tuple[Scale, ...] = ()  # of each target on all rows, a unit of weight: of folds in which nothing is gained
 
-    def of_target(self, target: int) -> Mixture:
+    def select_target(self, target: int) -> Mixture:
         """Return the mixture of a single target."""
         return self
 
@@ -241,13 +241,13 @@ class Mixture:
         penalties = problem.penalties[kept] / np.sqrt(self.weights[kept])
         stack: Any = problem.stack
         own = stack.take(kept) if stack.has_factors else stack.view(kept)
-        return problem.on(own, kept, penalties)
+        return problem.replace_stack(own, kept, penalties)
 
-    def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
+    def pose_problems(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
         """Return the problems on the kernels."""
         return [self.pose(problem) for problem in problems]
 
-    def embedded(self, fit: Fit, problems: Sequence[Problem]) -> Fit:
+    def embed(self, fit: Fit, problems: Sequence[Problem]) -> Fit:
         """Return solutions on the kernels as models on all kernels: the rest have weight zero."""
         if len(self.kernels) == len(self.weights):
             return fit
@@ -256,13 +256,13 @@ class Mixture:
         solutions = [
             replace(
                 found,
-                kernel_weights=self._placed(found.kernel_weights),
-                kernel_norms=None if found.kernel_norms is None else self._placed(found.kernel_norms),
+                kernel_weights=self._place(found.kernel_weights),
+                kernel_norms=None if found.kernel_norms is None else self._place(found.kernel_norms),
                 functions=self._renumber(found.functions, whole[0].stack),
             )
             for found in fit.solutions
         ]
-        return Fit(whole, solutions, self._placed(fit.norms))
+        return Fit(whole, solutions, self._place(fit.norms))
 
     def _renumber(self, functions: Any, stack: Any) -> Any:
         """Return functions of factors with the numbers of the kernels among all; others unchanged."""
@@ -271,7 +271,7 @@ class Mixture:
         own = tuple(replace(part, kernel=int(self.kernels[part.kernel])) for part in functions.components)
         return replace(functions, stack=stack, components=own, start=None)
 
-    def _placed(self, values: Array) -> Array:
+    def _place(self, values: Array) -> Array:
         placed = np.zeros((*values.shape[:-1], len(self.weights)))
         placed[..., self.kernels] = values
         return placed
@@ -279,7 +279,7 @@ class Mixture:
     @property
     def unit(self) -> Regularizer:
         """A penalty of the mixture."""
-        return Scale(self.mixing, 1.0, 1.0).at(1.0)
+        return Scale(self.mixing, 1.0, 1.0).create_penalty(1.0)
 
     def l1_ratios(self, opened: OpenedKernels) -> list[float]:
         """Return the share of the norms in the penalty of every target."""
@@ -289,7 +289,7 @@ class Mixture:
         """Return the scale of a single target on the opened rows."""
         return self._scales_in(opened)[target]
 
-    def told(self, strength: float, opened: OpenedKernels) -> dict[str, Any]:
+    def describe_strength(self, strength: float, opened: OpenedKernels) -> dict[str, Any]:
         """Return the columns of a table for a strength; over targets, alpha is a geometric mean."""
         alphas = self.strengths(strength, opened)
         return {
@@ -306,7 +306,7 @@ class Mixture:
 
     def penalties(self, strength: float, opened: OpenedKernels) -> list[Regularizer]:
         """Return the penalty of every target at a fraction of the strengths on the rows of a fold."""
-        return [scale.at(strength) for scale in self._scales_in(opened)]
+        return [scale.create_penalty(strength) for scale in self._scales_in(opened)]
 
     def strengths(self, fraction: float, opened: OpenedKernels) -> Array:
         """Return the strengths of the penalties, rejected for targets without signal."""
@@ -367,7 +367,7 @@ class Scale:
         """Return the strengths of the norms and of the squared norms at a fraction: their sum is the penalty's."""
         return fraction * self.mixing * self.linear, fraction * (1.0 - self.mixing) * self.squared
 
-    def at(self, fraction: float) -> Regularizer:
+    def create_penalty(self, fraction: float) -> Regularizer:
         """Return the penalty at a fraction of the strengths."""
         linear, squared = self.parts(fraction)
         if self.mixing == 1.0:
@@ -395,7 +395,7 @@ def mixtures_of(
     averages, selections = averages_of(training.bank, own, spare), selections_of(own, ratios)
     if whole.projects and len(own) * float(training.stack.n_samples) ** 2 > MOST_SUMMED and len(averages) > 1:
         averages = [mixture for mixture in averages if mixture.label != EVERY]
-    if training.without_matrix and not _averages_on_factors(whole):
+    if training.avoids_matrices and not _averages_on_factors(whole):
         averages = [mixture for mixture in averages if whole.averages(mixture) and 0.0 in ratios]
         if ridge:
             averages, selections = [Mixture(EVERY, own, 0.0)], []
@@ -405,7 +405,7 @@ def mixtures_of(
         averages, selections = averages[:1], []
     else:
         if len(whole.problems) > MOST_SELECTED:
-            averages, selections = averages + drawn_averages(own, seed), []
+            averages, selections = averages + draw_averages(own, seed), []
         averages = averages if 0.0 in ratios else averages[:1]
     useful = [
         [own.scaled(whole) for own in kind if not all(own.scale(*model).empty for model in whole.empty)]
@@ -420,7 +420,7 @@ def _averages_on_factors(whole: OpenedKernels) -> bool:
     several = len(whole.problems) > 1 or problem.shared
     if problem.loss.smooth or several or not training.factored or problem.n_samples > MOST_AVERAGED:
         return False
-    stack, table = cast("FactoredStack", training.stack), Table.of(whole.samples.rows, sparse=True)
+    stack, table = cast("FactoredStack", training.stack), Table.wrap(whole.samples.rows, sparse=True)
     alone = all(len(stack.columns_of(m)) == 1 for m in range(stack.n_kernels)) and not stack.shaped
     return alone and not table.is_sparse and total_rank(table) <= FEW_COEFFICIENTS
 
@@ -485,7 +485,7 @@ def _named_parts(names: Sequence[str], *, views: bool) -> list[list[str]]:
     return [after, [name.rpartition(": ")[0] for name in names]] if views else [after]
 
 
-def drawn_averages(own: Array, seed: int) -> list[Mixture]:
+def draw_averages(own: Array, seed: int) -> list[Mixture]:
     """Return averages with random weights on the simplex, sparse and dense in turn, for many targets at once."""
     rng = np.random.default_rng(seed)
     draws = [rng.dirichlet(np.full(len(own), CONCENTRATIONS[k % 2])) for k in range(MOST_DRAWS if len(own) > 1 else 0)]

@@ -59,7 +59,7 @@ def _starts(stack: Any, kernels: Array) -> Array:
 
 def read_as(training: Training, rows: Any) -> ColumnTable:
     """Return rows as the kernels of a fitted bank read columns."""
-    columns = np.asfortranarray(numbers_of(training.bank.table.values(Table.of(rows))))
+    columns = np.asfortranarray(numbers_of(training.bank.table.values(Table.wrap(rows))))
     stack: Any = training.stack
     table = ColumnTable(columns, missing="mask" if np.isnan(columns).any() else "error")
     table.kept_dtype = stack.table.kept_dtype
@@ -90,10 +90,10 @@ def features_of(
             others[:, part] = root * stack.features(m, held_out, COARSE) - means[part]
     pieces = (own[start : start + ROWS_SQUARED] for start in range(0, len(own), ROWS_SQUARED))
     gram = sum((piece.T @ piece for piece in pieces), start=np.zeros((1, 1)))
-    return AverageKernel(own, others, means, centered, gram=_packed(gram, dtype))
+    return AverageKernel(own, others, means, centered, gram=_pack(gram, dtype))
 
 
-def _packed(gram: Array, dtype: Any) -> Array:
+def _pack(gram: Array, dtype: Any) -> Array:
     """Return the lower triangle of a symmetric matrix, column after column."""
     (trttp,) = get_lapack_funcs(("trttp",), (gram,))
     return np.asarray(trttp(gram.T, uplo="L")[0].astype(dtype, copy=False))
@@ -133,7 +133,7 @@ def solutions_of(
     """
     nothing = Certificate.from_values(np.inf, -np.inf, 1.0, KKTResiduals(*[np.inf] * 5))
     starts = _starts(stack, named)
-    coefficients, intercepts = models.expanded
+    coefficients, intercepts = models.expansions
     fitted = None if models.kernel is None else models.fitted
     found = []
     for k, problem in enumerate(problems):
@@ -153,7 +153,7 @@ def solutions_of(
     return found
 
 
-def begun_on_features(opened: Any, family: Any, strength: float) -> list[Solution]:
+def start_on_features(opened: Any, family: Any, strength: float) -> list[Solution]:
     """Return averages of all rows as a start for the certifying solver."""
     problems, stack = opened.problems, opened.training.stack
     weights, losses = family.weights / problems[0].penalties ** 2, [problem.loss for problem in problems]

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 
 from manykernels.estimators.parameters import check_parameters, place_of
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
-from manykernels.estimators.selection.mixtures import PenaltyFamily, alpha_grid, checked_alphas
+from manykernels.estimators.selection.mixtures import PenaltyFamily, alpha_grid, check_alphas
 from manykernels.estimators.strength import strength_from_alpha
-from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, solve_problems, without_bar
+from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, silence_solver, solve_problems
 from manykernels.estimators.supervised.samples import class_labels, encode_labels, kernel_factors, numeric_targets
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError, memory_errors_of, warn
 from manykernels.grams import GramStack
@@ -92,7 +92,13 @@ class Splits:
         if isinstance(solver, str) and solver != "auto" and parameters:
             solver, parameters = get_solver(solver)(**parameters), {}
         kind = MKLClassifierCV if loss.task == "classification" else MKLRegressorCV
-        given = {"loss": loss, "penalty": family.at(1, 1), "alphas": alphas, "cv": self.cv, "scoring": scoring}
+        given = {
+            "loss": loss,
+            "penalty": family.create_penalty(1, 1),
+            "alphas": alphas,
+            "cv": self.cv,
+            "scoring": scoring,
+        }
         placed = {place_of(name): value for name, value in (self.settings | parameters).items()}
         return kind(**given, solver=solver).set_params(**placed)
 
@@ -237,7 +243,7 @@ class FixedRidge(PenaltyFamily):
                 f"ridge is the fixed part of a path of penalty='l1', got penalty={self.penalty!r}. Leave penalty out."
             )
 
-    def at(self, alpha: float, total_weight: float) -> Regularizer:
+    def create_penalty(self, alpha: float, total_weight: float) -> Regularizer:
         """Return the elastic net with ``alpha`` on norms and the ridge on half of their squares."""
         total = alpha + self.ridge
         return get_regularizer("elasticnet", strength_from_alpha(total, total_weight), l1_ratio=alpha / total)
@@ -368,9 +374,9 @@ def regularization_path(
     check_parameters({"outputs": outputs, "representation": representation})
     known = get_loss(loss, **(loss_parameters or {}))
     family = _family(penalty, penalty_parameters or {}, ridge, cv)
-    refusal = partial(refusal_of_factors, known, family.at(1.0, 1.0), solver)
+    refusal = partial(refusal_of_factors, known, family.create_penalty(1.0, 1.0), solver)
     fit_intercept &= not known.couples_samples
-    stack, names = _opened(X, kernels, representation, refusal, fit_intercept, known, memory_budget, n_jobs)
+    stack, names = _open_stack(X, kernels, representation, refusal, fit_intercept, known, memory_budget, n_jobs)
     classes, targets = _targets(y, known, shared=outputs == "shared")
     problem = problem_of(
         stack,
@@ -382,9 +388,9 @@ def regularization_path(
         kernel_penalties=kernel_factors(kernel_penalties, names),
     )
     alpha_max = family.alpha_max([problem]) if alphas is None else None
-    grid = alpha_grid(alpha_max, n_alphas, alpha_min_ratio) if alpha_max is not None else checked_alphas(alphas)
-    regularizers = [family.at(alpha, problem.total_weight) for alpha in grid]
-    steps = descend([problem], regularizers, SolverChoice(without_bar(solver, verbose), **parameters))
+    grid = alpha_grid(alpha_max, n_alphas, alpha_min_ratio) if alpha_max is not None else check_alphas(alphas)
+    regularizers = [family.create_penalty(alpha, problem.total_weight) for alpha in grid]
+    steps = descend([problem], regularizers, SolverChoice(silence_solver(solver, verbose), **parameters))
     with blas_threads(problem.n_samples, n_jobs):
         fits = _completed(steps, grid, progress, verbose)
         n_done = len(fits)
@@ -478,7 +484,7 @@ def warn_unfinished(solutions: tuple[Solution, ...]) -> None:
         warn(worst.message + more, ConvergenceWarning)
 
 
-def _opened(
+def _open_stack(
     X: Any,
     kernels: Any,
     representation: str,
@@ -492,7 +498,7 @@ def _opened(
         return X, tuple(X.names or (f"kernel_{m}" for m in range(X.n_kernels)))
     rows = as_kernel_stack(X, square=True) if is_precomputed(kernels) else X
     if (kernels is None and not isinstance(X, Pairs)) or isinstance(kernels, KernelBank):
-        rows = Table.of(X, sparse=True)  # whose kernels are found once
+        rows = Table.wrap(X, sparse=True)  # whose kernels are found once
     training = open_training(
         kernels,
         rows,

@@ -50,7 +50,7 @@ def learns_relevance(samples: Samples, loss: Loss) -> bool:
 
 def _widths(bank: KernelBank, entry: Relevant, samples: Samples) -> tuple[float, ...]:
     """Return a width for every column, so that distances of divided columns have median one."""
-    rows, y = Table.of(samples.rows), np.asarray(samples.y, dtype=np.float64).reshape(len(samples.y), -1)
+    rows, y = Table.wrap(samples.rows), np.asarray(samples.y, dtype=np.float64).reshape(len(samples.y), -1)
     raw, values = bank.replace(kernels=[Joint((Linear(),), entry.columns)]).fit_columns(rows)
     points = values[:, np.searchsorted(raw.used, rows.positions(entry.columns))]
     if len(points) > MOST_ROWS:

@@ -1,6 +1,6 @@
 """The search: a race of candidates, from what is cheap to try (few rows, few folds, few strengths) to all folds.
 
-The choice is refitted on all rows at the end (`learned`), to the tolerance, with the certificate.
+The choice is refitted on all rows at the end (`solve_mixtures`), to the tolerance, with the certificate.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from manykernels.estimators.selection.averages import (
     AverageKernel,
     AverageModels,
     can_average,
+    center_kernel,
     fit_averages,
-    opened,
 )
 from manykernels.estimators.selection.folds import n_first_folds
 from manykernels.estimators.selection.mixtures import HALF_ERROR, ONE_ERROR, Mixture
@@ -36,7 +36,7 @@ from manykernels.estimators.selection.strengths import (
     worth_all_rows,
 )
 from manykernels.estimators.strength import AUTO, default_fraction
-from manykernels.estimators.supervised.problems import Fit, end_of, in_double_precision, solve_problems, time_left
+from manykernels.estimators.supervised.problems import Fit, convert_to_double, end_of, solve_problems, time_left
 from manykernels.grams.plan import MOST_ROOM
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
@@ -103,7 +103,7 @@ class Rung:
             if first and not path.mixture.averages and not leads(found[first], found[:first]):
                 break
             sparsest, rivals = found[first : first + 1] if first else [], rivals_of(path, found)
-            if not path.around and not self.folds[0].opened.averages(path.mixture):
+            if not path.around and not self.folds[0].kernels.averages(path.mixture):
                 path.around = expected_around(path.grid, sparsest or rivals)
             if self._can_win(path, rivals):
                 found.append(self.follow(path, _viable_beside(sparsest or rivals, 0.0 if sparsest else ONE_ERROR)))
@@ -143,13 +143,13 @@ class Rung:
         equal but for luck, and to be chosen it would have to be ahead: by as much, where all folds have all rows alone.
         Averages take one fit for all strengths.
         """
-        if not rivals or self.folds[0].opened.averages(path.mixture):
+        if not rivals or self.folds[0].kernels.averages(path.mixture):
             return True
         best, n_first = best_scores(rivals), n_first_folds(len(self.folds))
         errors = HALF_ERROR if self.finest == 1 else 0.0
         needed = -path.mixture.doubt if self.late else errors
         look = StrengthPath(path.mixture, path.grid, path.around, path.stride)
-        with self.ending.noted():
+        with self.ending.record():
             viable = _viable_beside(rivals, errors, slice(n_first))
             look.follow(self._try_at(path.mixture, path.grid, slice(n_first)), finest=path.stride, viable=viable)
             if self.ending.status is None and look.can_win(best[:n_first], needed):
@@ -169,7 +169,7 @@ class Rung:
                 self.advance(f"{mixture.label}  {mixture.penalty}  fraction {fraction:.2g}  {score:.4g}")
                 yield number, trials
 
-        with self.ending.noted():
+        with self.ending.record():
             path.follow(try_at, finest=self.finest, viable=viable)
         likely = grid.fractions(path.likely())
         for fold in self.folds:  # what is chosen will be asked once more
@@ -185,18 +185,18 @@ class Rung:
         """Return a function that tries strengths of a mixture by number in some folds."""
 
         def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
-            return zip(numbers, self.tried(mixture, grid.fractions(numbers), among), strict=False)
+            return zip(numbers, self.try_strengths(mixture, grid.fractions(numbers), among), strict=False)
 
         return try_at
 
     def nothing(self, mixture: Mixture) -> Candidate:
         """Return the empty model as a candidate: the best constants of the folds."""
-        self.constants = np.array([fold.opened.constant(fold.held_out) for fold in self.folds])
+        self.constants = np.array([fold.kernels.constant(fold.held_out) for fold in self.folds])
         return Candidate(mixture, BEYOND, self.constants, 0.0, 0)
 
     # --- what the folds say ------------------------------------------------------------------------------------------
 
-    def tried(
+    def try_strengths(
         self, family: Family, strengths: Sequence[float], among: slice = slice(None)
     ) -> Iterator[list[Candidate]]:
         """Yield what the folds say of every strength.
@@ -213,7 +213,7 @@ class Rung:
 
     def _stay_open(self, fold: Fold[OpenedKernels, HeldOut], family: Family) -> bool:
         """Return whether the matrices of a fold fit beside the matrices of earlier folds."""
-        sizes, room = [each.opened.held_bytes(family, each.held_out) for each in self.folds], self.room
+        sizes, room = [each.kernels.retained_bytes(family, each.held_out) for each in self.folds], self.room
         return sum(sizes) <= room or sum(sizes[: self.folds.index(fold) + 1]) + max(sizes) <= room
 
     def _each(self, folds: Folds, family: Family, strengths: Sequence[float]) -> list[list[Candidate]]:
@@ -221,14 +221,14 @@ class Rung:
 
         def function(fold: Fold[OpenedKernels, HeldOut]) -> list[Candidate]:
             try:
-                return [fold.tried(family, strength) for strength in strengths]
+                return [fold.try_strength(family, strength) for strength in strengths]
             finally:
                 if self.in_turn:
                     fold.forget()  # models know the factors that they are of
                     fold.close()
                 elif not self._stay_open(fold, family):
                     fold.lighten(family)
-                    fold.opened.let_go()
+                    fold.kernels.let_go()
 
         if self.workers == 1 or self.in_turn:
             return [function(fold) for fold in folds]
@@ -250,7 +250,7 @@ def expected_around(grid: Grid, known: Sequence[StrengthPath]) -> list[int]:
     """
     if not known:
         return []
-    best = max(known, key=lambda own: float(own.at_tops().mean()))
+    best = max(known, key=lambda own: float(own.top_scores().mean()))
     numbers = sorted({grid.nearest(best.grid.fraction(number)) for number in best.best().tolist()})
     inside = np.clip(numbers[len(numbers) // 2], grid.stride, max(grid.n_first - 1 - grid.stride, grid.stride))
     return numbers if best.grid == grid else [int(inside)]
@@ -296,7 +296,7 @@ class MixtureSearch:
     def n_told(self, n_folds: int) -> None:
         """Return None for the unknown number of progress lines."""
 
-    def told(self, found: list[Candidate], folds: Rung) -> str:
+    def describe_count(self, found: list[Candidate], folds: Rung) -> str:
         """Return how much was scored, in words."""
         return f"{len(found)} candidates that were scored in all folds" if found else ""
 
@@ -305,14 +305,14 @@ class MixtureSearch:
         mixture = [*self.selections, *self.averages, self.nothing][0]
         return Candidate(mixture, default_fraction(n_samples), np.full((1, n_targets), np.nan), np.nan, 0)
 
-    def scored(self, folds: Rung) -> list[Candidate]:
+    def score(self, folds: Rung) -> list[Candidate]:
         """Return all scored candidates, the empty model first."""
         found: list[Candidate] = []
-        with folds.ending.noted():
+        with folds.ending.record():
             for rung in (folds, folds.below) if folds.below else (folds,):
                 rung.room, rung.late, rung.many = self.room, self.late, self.many
                 for fold in rung.folds:
-                    fold.opened  # noqa: B018  # before threads ask for it
+                    fold.kernels  # noqa: B018  # before threads ask for it
             broad = Grid(AVERAGING_STEPS, AVERAGING_RATIO, self.enough)
             narrow = Grid(self.n_alphas, self.alpha_min_ratio, self.enough)
             paths = [StrengthPath(mixture, broad) for mixture in self.averages]
@@ -326,7 +326,7 @@ class MixtureSearch:
                             folds.follow(path)
             for fold in folds.folds:
                 if fold.is_open:
-                    fold.opened.let_go()  # what comes next asks for models that are known
+                    fold.kernels.let_go()  # what comes next asks for models that are known
             found = [candidate for path in paths if path.trials for candidate in path.candidates()]
         if folds.ending.status is not None and not any(candidate.n_active for candidate in found):
             return []  # down from the empty model, that is all that a walk came to
@@ -340,7 +340,7 @@ class MixtureSearch:
 SHARES = 1e-2, 1e-4  # of the tolerance, for the Newton steps of averages: the second where the gap asks for it
 
 
-def learned(
+def solve_mixtures(
     problems: list[Problem],
     mixtures: Sequence[Mixture],
     regularizers: Sequence[Regularizer],
@@ -365,12 +365,12 @@ def learned(
         mixture = min((mixtures[k] for k in at), key=lambda own: own.averages)
         mine = [mixture.pose(problems[k]).with_penalty(regularizers[k]) for k in at]
         if together:  # views of the same kernels: a batch is on a single one
-            mine = [own.over(mine[0].stack) for own in mine]
-        mine = mine if many_targets(mine) else list(map(in_double_precision, mine))
+            mine = [own.replace_twin(mine[0].stack) for own in mine]
+        mine = mine if many_targets(mine) else list(map(convert_to_double, mine))
         left = settings | {"time_limit": time_left(until)}
-        fit = _solved(mine, mixture, [starts[k] for k in at], solver, n_jobs, left)
-        fit = fit if rows is None else _rounded(fit, rows.dtype, settings["tol"])
-        fit = mixture.embedded(fit, [problems[k] for k in at])
+        fit = _solve(mine, mixture, [starts[k] for k in at], solver, n_jobs, left)
+        fit = fit if rows is None else _fit_rounded(fit, rows.dtype, settings["tol"])
+        fit = mixture.embed(fit, [problems[k] for k in at])
         found = fit.solutions if len(mixture.kernels) == norms.shape[1] else _certify_all_kernels(fit)
         for k, problem, solution, norm in zip(at, fit.problems, found, fit.norms, strict=True):
             whole[k] = problems[k].with_penalty(problem.regularizer) if together else problem  # without cached arrays
@@ -381,7 +381,7 @@ def learned(
     return Fit(whole, [found for found in solutions if found is not None], norms)
 
 
-def _rounded(fit: Fit, dtype: Any, tol: float) -> Fit:
+def _fit_rounded(fit: Fit, dtype: Any, tol: float) -> Fit:
     """Return coefficients in a precision, where the certificates of the rounded ones allow it."""
     solutions = list(fit.solutions)
     for k, (problem, own) in enumerate(zip(fit.problems, fit.solutions, strict=True)):
@@ -403,7 +403,7 @@ def _certify_all_kernels(fit: Fit) -> list[Solution]:
     ]
 
 
-def _solved(
+def _solve(
     problems: list[Problem],
     mixture: Mixture,
     starts: Sequence[Solution | None],
@@ -416,41 +416,43 @@ def _solved(
     A time limit holds for all of it together.
     """
     until = end_of(settings.get("time_limit"))
-    if in_closed_form(problems, mixture, solver):
+    if has_closed_form(problems, mixture, solver):
         for dtype in (np.float32, np.float64)[problems[0].n_samples <= MOST_DOUBLE :]:
-            fit = _averaged(problems, starts, settings | {"time_limit": time_left(until)}, dtype)
+            fit = _fit_averages(problems, starts, settings | {"time_limit": time_left(until)}, dtype)
             if all(found.status is Status.CONVERGED for found in fit.solutions):
                 return fit
     return solve_problems(problems, solver, n_jobs, starts, **settings | {"time_limit": time_left(until)})
 
 
-def in_closed_form(problems: list[Problem], mixture: Mixture, solver: str | Solver) -> bool:
+def has_closed_form(problems: list[Problem], mixture: Mixture, solver: str | Solver) -> bool:
     """Return whether models of a mixture come from a single sum of kernels."""
     matrices, plain = not problems[0].stack.has_factors, solver == AUTO and not many_targets(problems)
     return matrices and plain and mixture.averages and can_average([problem.loss for problem in problems])
 
 
-def _averaged(problems: list[Problem], starts: Sequence[Solution | None], settings: dict[str, Any], dtype: Any) -> Fit:
+def _fit_averages(
+    problems: list[Problem], starts: Sequence[Solution | None], settings: dict[str, Any], dtype: Any
+) -> Fit:
     """Return averages of a sum of kernels held in a precision, and their certificates for exact kernels."""
     first = problems[0]
     gram = first.stack.combine(1.0 / first.penalties**2)
     targets = np.column_stack([problem.y for problem in problems])
     strengths = np.array([problem.regularizer.strength for problem in problems])
     losses, none = [problem.loss for problem in problems], np.empty((0, first.n_samples))
-    kernel = opened(gram, none, centered=first.fit_intercept, dtype=dtype)
+    kernel = center_kernel(gram, none, centered=first.fit_intercept, dtype=dtype)
     del gram
     known = [own for own in starts if own is not None]
-    models = _begun(kernel, strengths, known) if len(known) == len(problems) else None
+    models = _create_starts(kernel, strengths, known) if len(known) == len(problems) else None
     for share in SHARES:
         models = fit_averages(
             kernel, losses, targets, first.weight, strengths, tol=share * settings["tol"], start=models
         )
         each = zip(problems, models.fitted.T, strict=True)
         rhos = [p.feasible_dual(p.weight * p.loss.dual_from_scores(p.y, scores)) for p, scores in each]
-        certified = [_certified(*model) for model in zip(problems, rhos, strict=True)]
+        certified = [_certify(*model) for model in zip(problems, rhos, strict=True)]
         if max(model.certificate.relative_gap for model in certified) <= settings["tol"]:
             break
-    solutions = [_told(model, settings) for model in certified]
+    solutions = [_report(model, settings) for model in certified]
     norms = [
         problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
         for problem, found in zip(problems, solutions, strict=True)
@@ -458,14 +460,14 @@ def _averaged(problems: list[Problem], starts: Sequence[Solution | None], settin
     return Fit(problems, solutions, np.array(norms))
 
 
-def _begun(kernel: AverageKernel, strengths: Array, starts: Sequence[Solution]) -> AverageModels:
+def _create_starts(kernel: AverageKernel, strengths: Array, starts: Sequence[Solution]) -> AverageModels:
     """Return starting models, on a centered kernel."""
     coefficients = np.array([own.dual_coef for own in starts]).T / strengths
     intercepts = np.array([float(own.intercept) for own in starts]) + kernel.means @ coefficients
     return AverageModels(kernel, coefficients, intercepts, strengths)
 
 
-def _certified(problem: Problem, rho: Array) -> Solution:
+def _certify(problem: Problem, rho: Array) -> Solution:
     """Return the model of dual coefficients at the weights ``d_m = 1 / (C w_m^2)``, with the certificate."""
     weights = 1.0 / (problem.regularizer.strength * problem.penalties**2)
     f = problem.stack.apply(weights, rho)
@@ -474,7 +476,7 @@ def _certified(problem: Problem, rho: Array) -> Solution:
     return Solution(rho, weights, b, certificate, passes=problem.stack.counters.passes, newton_steps=1)
 
 
-def _told(model: Solution, settings: dict[str, Any]) -> Solution:
+def _report(model: Solution, settings: dict[str, Any]) -> Solution:
     """Return a model with the status and the history, after the callback."""
     own: dict[str, Any] = {name: settings.get(name) for name in ("time_limit", "callback")}
     limits = Limits(tol=settings["tol"], verbose=settings.get("verbose", 0), name="averages", **own)

@@ -56,7 +56,7 @@ def first_best(candidates: Sequence[Candidate]) -> int:
     return int(np.nanargmax([candidate.scores.mean() for candidate in candidates]))
 
 
-def chosen(candidates: Sequence[Candidate], rule: str, evidence: Evidence | None = None) -> Array:
+def choose_candidates(candidates: Sequence[Candidate], rule: str, evidence: Evidence | None = None) -> Array:
     """Return the position of the best candidate of every score, (T,).
 
     What is of no use by the `Evidence`, if given, is the empty model.
@@ -111,7 +111,7 @@ class Evidence:
     shrinks: bool = False  # whether weak effects are shrunk as far as folds say: half a standard error is enough
 
     @classmethod
-    def of(
+    def create(
         cls,
         splits: Sequence[tuple[Array, Array]],
         levels: Sequence[NoiseLevel] | None,
@@ -169,7 +169,7 @@ class Evidence:
         return ahead(scores, constants, needed * np.sqrt(1.0 + len(scores) * self.held_out_share))
 
 
-def in_doubt(candidates: Sequence[Candidate], taken: Array, evidence: Evidence) -> Array:
+def find_doubtful(candidates: Sequence[Candidate], taken: Array, evidence: Evidence) -> Array:
     """Return whether the choice for every score may be luck, (T,); false without a score of the empty model."""
     empty = [candidate.scores for candidate in candidates if candidate.family.doubt == EMPTY]
     scores = np.array([candidates[index].scores[:, column] for column, index in enumerate(taken)]).T
@@ -177,17 +177,17 @@ def in_doubt(candidates: Sequence[Candidate], taken: Array, evidence: Evidence) 
     return known[0] if known else np.zeros(len(taken), dtype=bool)
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return a number with the noun."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def told_of_doubt(doubts: Array, evidence: Evidence, labels: Array, n_folds: int) -> str:
+def explain_doubt(doubts: Array, evidence: Evidence, labels: Array, n_folds: int) -> str:
     """Return the targets with uncertain kernels, and the reason."""
     named, chance = labels[doubts].tolist() if len(doubts) > 1 else [], evidence.p_values[doubts].min()
     of = f"For {len(named)} of {len(doubts)} outputs ({listed(map(repr, named[:MOST_NAMED]), len(named))}) the"
     told = (
-        f"less than a standard error ahead of a constant in {counted(n_folds, 'fold')}"
+        f"less than a standard error ahead of a constant in {format_count(n_folds, 'fold')}"
         if np.isnan(chance)
         else f"not more strongly related to y than to y in random order (p = {chance:.2g})"
     )
@@ -256,7 +256,7 @@ def results_of(candidates: Sequence[Candidate], told: Sequence[dict[str, Any]]) 
     return frame.assign(**{f"score_{fold}": row for fold, row in enumerate(scores.T)})
 
 
-def of_family(candidates: Sequence[Candidate], family: object) -> list[int]:
+def select_family(candidates: Sequence[Candidate], family: object) -> list[int]:
     """Return the positions of the candidates of a family."""
     return [index for index, candidate in enumerate(candidates) if candidate.family is family]
 
@@ -405,7 +405,7 @@ class StrengthPath:
         more = np.where(smaller, step * last * last / np.where(smaller, before - last, 1.0), np.inf)
         return np.where(at == tops, height, more)
 
-    def at_tops(self) -> Array:
+    def top_scores(self) -> Array:
         """Return the scores of every fold where the mean is best, (n_folds, T)."""
         tops = self.tops()
         return self.scores()[tops, :, np.arange(len(tops))].T
@@ -416,7 +416,7 @@ class StrengthPath:
         ``beyond`` is that of `rise`: where the walk has not come to the end.
         """
         rise = self.rise(beyond=beyond)
-        return bool(np.isinf(rise).any() or ahead(self.at_tops() + rise, best, -lenience, at_least=True).any())
+        return bool(np.isinf(rise).any() or ahead(self.top_scores() + rise, best, -lenience, at_least=True).any())
 
     def _try(self, numbers: Iterable[int], try_at: TryAt) -> None:
         for number, trials in try_at(list(numbers)):
@@ -432,7 +432,7 @@ class StrengthPath:
         if not self.around or len(scores) < 3:
             return np.ones(len(tops), dtype=bool)
         beside = scores[np.where(tops > 0, tops - 1, 1), :, np.arange(len(tops))].T
-        return self.rise(beyond=True) > HALF_ERROR * standard_errors(self.at_tops() - beside)
+        return self.rise(beyond=True) > HALF_ERROR * standard_errors(self.top_scores() - beside)
 
     def _goes_on(self, behind: int, stride: int) -> bool:
         """Whether the best of any score is near the end; beyond that of the grid, if it is better by more than luck.
@@ -440,9 +440,9 @@ class StrengthPath:
         A grid that ends where scores have fallen ends where they have fallen by more than a standard error.
         """
         since = self.numbers[-1] - behind * stride
-        if not self.grid.extends and not ahead(self.scores()[-1], self.at_tops(), -ONE_ERROR, at_least=True).any():
+        if not self.grid.extends and not ahead(self.scores()[-1], self.top_scores(), -ONE_ERROR, at_least=True).any():
             return False
-        near = (self.best() > since) & self.promising() & (self.at_tops().mean(axis=0) < self.grid.enough)
+        near = (self.best() > since) & self.promising() & (self.top_scores().mean(axis=0) < self.grid.enough)
         if self.numbers[-1] < self.grid.n_first - 1:
             return bool(near.any())
         return not self.flat() and bool((near & self._risen(since)).any())
@@ -453,7 +453,7 @@ class StrengthPath:
         if not len(scores):
             return np.ones(scores.shape[2], dtype=bool)
         until = scores.mean(axis=1).argmax(axis=0)
-        return ahead(self.at_tops(), scores[until, :, np.arange(scores.shape[2])].T, HALF_ERROR)
+        return ahead(self.top_scores(), scores[until, :, np.arange(scores.shape[2])].T, HALF_ERROR)
 
     def flat(self) -> bool:
         """Whether the last strengths score alike: to go on would change nothing."""
@@ -465,12 +465,12 @@ class StrengthPath:
         """Return all tried candidates, the strongest first."""
         end = self.numbers[-1]
         at_end = end >= self.grid.last and bool((self.best() == end).any()) and not self.flat()
-        return [Candidate.of(self.trials[n], edge=at_end and n == end) for n in self.numbers]
+        return [Candidate.create(self.trials[n], edge=at_end and n == end) for n in self.numbers]
 
 
 def best_scores(paths: Sequence[StrengthPath]) -> Array:
     """Return the scores of the folds at the best mean, (n_folds, T), at the tops of parabolas through strengths."""
-    tops = np.array([path.at_tops() + path.rise() for path in paths])
+    tops = np.array([path.top_scores() + path.rise() for path in paths])
     best = tops.mean(axis=1).argmax(axis=0)
     return np.array(tops[best, :, np.arange(tops.shape[2])]).T
 
@@ -493,7 +493,7 @@ class StopReason:
     status: Status | None = None  # TIME_LIMIT, INTERRUPTED, or None while everything is tried
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
+    def record(self) -> Iterator[None]:
         """Record the reason for an early end of the body, and continue after the body."""
         try:
             yield
@@ -515,7 +515,7 @@ class StopReason:
 
 
 @contextmanager
-def limited(time_limit: float | None, last: float) -> Iterator[float]:
+def limit_search(time_limit: float | None, last: float) -> Iterator[float]:
     """Hold a search to the share of a time limit, without the seconds that the last fit is predicted to take.
 
     Yields when all of it is over, by the clock of the solvers.
@@ -525,7 +525,7 @@ def limited(time_limit: float | None, last: float) -> Iterator[float]:
         yield end
 
 
-def between_in_vain(path: StrengthPath, known: Sequence[StrengthPath]) -> bool:
+def is_futile_mixture(path: StrengthPath, known: Sequence[StrengthPath]) -> bool:
     """Whether a mixture lies between averages and a more selective mixture, without a lead for any score.
 
     Such a mixture is like the sparser one: where the two are equal but for luck, all rows would tell no more.
@@ -545,7 +545,7 @@ def worth_all_rows(known: Sequence[StrengthPath]) -> list[StrengthPath]:
     A cheap baseline that selections must beat on all rows.
     """
     able = [path for path in known if path.can_win(best_scores(rivals_of(path, known)))]
-    able = [path for path in able if not between_in_vain(path, able)]
+    able = [path for path in able if not is_futile_mixture(path, able)]
     plain = [path for path in known if path.mixture.averages and path.mixture.doubt <= PLAIN]
     if plain and not any(path in able for path in plain):
         able.insert(0, max(plain, key=lambda own: best_scores([own]).mean()))

@@ -65,7 +65,7 @@ class TargetMixture(Mixture):
     parts: dict[bytes, Mixture] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, mixing: float, n_kernels: int, whole: OpenedKernels) -> TargetMixture:
+    def create(cls, mixing: float, n_kernels: int, whole: OpenedKernels) -> TargetMixture:
         """Return a mixture with the scales of all rows."""
         linear = np.array([float(u.max()) for u, _ in whole.empty])
         each = np.array([u**2 / (2.0 * loss) if loss > 0 else 0.0 * u for u, loss in whole.empty])
@@ -79,7 +79,7 @@ class TargetMixture(Mixture):
         own: dict[str, Any] = {"squared": self.squared.copy(), "taken": np.zeros(self.each.shape, dtype=bool)}
         return replace(self, label=FEWER, doubt=SOME_ERROR, parts={}, **own)
 
-    def told(self, strength: float, opened: OpenedKernels) -> dict[str, Any]:
+    def describe_strength(self, strength: float, opened: OpenedKernels) -> dict[str, Any]:
         """Return the columns of a table for a strength; over targets, alpha is a geometric mean."""
         linear, squared = strengths_at(self.mixing, strength, self.linear, self.squared)
         alpha = float(np.exp(np.mean(np.log(linear + squared)))) / opened.samples.total_weight
@@ -91,7 +91,7 @@ class TargetMixture(Mixture):
         """Return the scale of a single target on all rows."""
         return Scale(self.mixing, float(self.linear[target]), float(self.squared[target]))
 
-    def of_target(self, target: int) -> Mixture:
+    def select_target(self, target: int) -> Mixture:
         """Return the mixture of the kernels of a target."""
         if not self.taken.size:
             return self
@@ -114,7 +114,7 @@ class TargetFold:
     train: Array  # (n,) int: positions of the training rows among all
     test: Array  # (n_test,) int
     tol: float
-    # Of the targets that `of_targets` sets: held-out values, means, coordinates in features and the rest, and scales.
+    # Of the targets that `select_targets` sets: held-out values, means, coordinates in features and the rest, scales.
     y: Array = field(init=False)
     intercepts: Array = field(init=False)
     inside: Array = field(init=False)
@@ -127,12 +127,12 @@ class TargetFold:
         problem, first = self.problem, self.problem.penalties**-2.0
         bank, rows = training.bank, training.prepared
         held = bank.prepare(held_out.rows)
-        self.features: KernelFeatures = cast("Any", KernelFeatures.of(problem, rank_tol=COARSE_RANK_TOL))
+        self.features: KernelFeatures = cast("Any", KernelFeatures.factorize(problem, rank_tol=COARSE_RANK_TOL))
         crosses = [
             cross_combine(bank, held, rows, weights)[:, at]
             for weights, at in zip(np.diag(first), self.features.pivots, strict=True)
         ]
-        self.new_rows = [self.features.of_new_rows(m, cross) for m, cross in enumerate(crosses)]
+        self.new_rows = [self.features.evaluate_rows(m, cross) for m, cross in enumerate(crosses)]
         weight = np.ones(len(self.test)) if held_out.weight is None else held_out.weight
         self.share = weight / weight.sum()
         self.sums: dict[bytes, tuple[Array, Array, Array]] = {}
@@ -142,7 +142,7 @@ class TargetFold:
         """Bytes that a target takes while it is searched."""
         return 8 * (5 * self.features.size + len(self.train) + 3 * len(self.test))
 
-    def of_targets(self, targets: Array) -> TargetFold:
+    def select_targets(self, targets: Array) -> TargetFold:
         """Return the fold with some targets (t, N) of all rows."""
         fold, problem = copy.copy(self), self.problem
         own = targets[:, self.train].astype(np.float64)
@@ -236,7 +236,7 @@ def searches_in_batch(search: Any, whole: OpenedKernels) -> bool:
     plain = search.scoring is None and search.solver == "auto" and not options.keep_folds
     if not plain or len(problems) <= MOST_SELECTED or search._resources.callback is not None:
         return False
-    if whole.training.without_matrix or len(whole.names) < 2:
+    if whole.training.avoids_matrices or len(whole.names) < 2:
         return False
     return takes_batch(problems)
 
@@ -274,8 +274,8 @@ class TargetSearch:
             _Walked(mixture, grid, self._no_scores()) for mixture, grid in zip(self.mixtures, self.grids, strict=True)
         ]
         for part in self.parts():
-            with self.ending.noted():
-                folds = [fold.of_targets(self.targets[part]) for fold in self.folds]
+            with self.ending.record():
+                folds = [fold.select_targets(self.targets[part]) for fold in self.folds]
                 self._search_part(folds, part, known)
                 constants[:, part] = [fold.constants() for fold in folds]
             if self.ending.status is not None:
@@ -312,11 +312,11 @@ class TargetSearch:
         """
         for part in self.parts():
             for number, whole in enumerate(self.folds):
-                fold = whole.of_targets(self.targets[part])
+                fold = whole.select_targets(self.targets[part])
                 parts = [np.zeros_like(fold.y) for _ in fold.features.factors]
                 for k in np.unique(families[part][families[part] >= 0]):
                     mixture, at = self.mixtures[k], np.flatnonzero(families[part] == k)
-                    for taken, some in _by_kernels(mixture, part, at):
+                    for taken, some in _group_by_kernels(mixture, part, at):
                         own = fractions[part][some]
                         if mixture.averages:
                             values, *_ = fold.average(taken, own, some, mixture.squared[part][some], apart=True)
@@ -423,7 +423,7 @@ class _Walked:
             yield Candidate(self.mixture, self.grid.fraction(number), scores, active / models)
 
 
-def _by_kernels(mixture: TargetMixture, part: slice, targets: Array) -> Iterator[tuple[Array, Array]]:
+def _group_by_kernels(mixture: TargetMixture, part: slice, targets: Array) -> Iterator[tuple[Array, Array]]:
     """Yield kernels (M,) with the targets of a part that have these."""
     if not mixture.taken.size:
         yield np.ones(len(mixture.weights), dtype=bool), targets
@@ -444,7 +444,7 @@ class HeldOutTargets:
     weight: Array  # (n,)
 
     @classmethod
-    def of(
+    def fit(
         cls,
         search: TargetSearch,
         families: Array,
@@ -498,7 +498,7 @@ def search_targets(
         if search._named_penalty == "ridge"
         else sorted({float(own) for own in asked}, key=lambda own: (own > 0, -own))
     )
-    mixtures = [TargetMixture.of(mixing, len(whole.names), whole) for mixing in mixings]
+    mixtures = [TargetMixture.create(mixing, len(whole.names), whole) for mixing in mixings]
     if averages_fewer_kernels(mixings):
         mixtures.insert(1, mixtures[0].fewer())
     grids = [
@@ -507,7 +507,7 @@ def search_targets(
     ]
     room = min(SEARCHED_BYTES, whole.room) if whole.training.stack.evaluates else SEARCHED_BYTES
     found = TargetSearch(mixtures, grids, whole.samples.y.T, room)
-    with found.ending.noted():
+    with found.ending.record():
         for (train, test), held in zip(splits, held_out, strict=True):
             training, problem, kept = opened(train)
             found.folds.append(TargetFold(training, problem, held, kept, test, search._fold_tol))

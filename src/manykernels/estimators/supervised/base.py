@@ -21,10 +21,10 @@ from manykernels.estimators.strength import (
     NoiseLevel,
     RelativeStrength,
     alpha_from_strength,
-    at_strength,
     attributes_of_noise,
     relative_strength,
     set_error_sizes,
+    set_strength,
     strength_from_alpha,
 )
 from manykernels.estimators.supervised.deferred import MOST_BYTES, Answer, forget, is_put_off, put_off, set_all, settle
@@ -38,7 +38,7 @@ from manykernels.estimators.supervised.problems import (
     build_problems,
     constant_targets,
     end_of,
-    expanded,
+    expand_solutions,
     solve_problems,
     time_left,
     why_constant,
@@ -50,7 +50,7 @@ from manykernels.estimators.supervised.samples import (
     Samples,
     check_alignment,
     check_lengths,
-    checked_rows,
+    check_rows,
     kernel_factors,
     names_of_targets,
     sample_weights,
@@ -168,9 +168,9 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         >>> MKLRegressor(alpha=0.1).fit([[0.0], [1.0], [2.0], [3.0]], [0.0, 1.0, 2.0, 3.0]).predict([[1.5]]).round(3)
         array([1.5])
         """
-        loss = self._checked_loss()
-        rows, target = self._checked_data(X, y)
-        samples = self._encoded(Samples.of(rows, target, sample_weights(sample_weight, len(target))))
+        loss = self._check_loss()
+        rows, target = self._check_data(X, y)
+        samples = self._encoded(Samples.create(rows, target, sample_weights(sample_weight, len(target))))
         self._warn(self._learn(samples, loss))
         return self
 
@@ -210,49 +210,49 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         'packed'
         """
         model = copy.copy(self)
-        loss = model._checked_loss()
-        rows, target = model._checked_data(X, y)
-        return model._plan_of_run(model._encoded(Samples.of(rows, target, sample_weights(None, len(target)))), loss)
+        loss = model._check_loss()
+        rows, target = model._check_data(X, y)
+        return model._plan_of_run(model._encoded(Samples.create(rows, target, sample_weights(None, len(target)))), loss)
 
     def _plan_of_run(self, samples: Samples, loss: Loss) -> MemoryPlan | None:
         """Return the memory plan of a fit of the samples, at a known strength."""
-        penalty = self._checked_penalty(samples.total_weight)
+        penalty = self._check_penalty(samples.total_weight)
         plan = self._planned(samples, loss, penalty)
         if plan is None or not penalty.sparse:
             return None if plan is None else replace(plan, likely_share=1.0)
         asked = None if self._strength_is_its_own else relative_strength(self.alpha)
         return plan.at_fraction(None if asked is None else asked.about(len(samples.weight)))
 
-    def _checked_data(self, X: TableLike, y: ArrayLike) -> tuple[Rows, Array]:
+    def _check_data(self, X: TableLike, y: ArrayLike) -> tuple[Rows, Array]:
         """Return checked rows and targets, the only full scan of the data in a fit."""
         if y is None:
             raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        rows = self._checked_rows(X, reset=True)
+        rows = self._check_rows(X, reset=True)
         check_alignment(rows, y)
         drop_attributes(self, ["target_names_"])
         names = names_of_targets(y)
         if names is not None:
             self.target_names_ = names
-        target = self._checked_target(y)
+        target = self._check_target(y)
         check_lengths(len(rows), len(target))
         return rows, target
 
-    def _checked_rows(self, X: TableLike, *, reset: bool) -> Rows:
+    def _check_rows(self, X: TableLike, *, reset: bool) -> Rows:
         """Return X in the form of a bank."""
         if not reset and self._expansion.bank.raw.of_pairs:
             as_pairs(X)
         read = None if reset or not self._expansion.bank.on_columns else self.selected_features_
-        return checked_rows(self, X, precomputed=self._takes_kernels, reset=reset, read=read)
+        return check_rows(self, X, precomputed=self._takes_kernels, reset=reset, read=read)
 
     @abstractmethod
-    def _checked_target(self, y: ArrayLike) -> Array:
+    def _check_target(self, y: ArrayLike) -> Array:
         """Return labels (N,) or numbers (N,) or (N, K)."""
 
     @abstractmethod
     def _encoded(self, samples: Samples) -> Samples:
         """Return the samples with a target per column, (n, K), and record the meaning of the columns."""
 
-    def _checked_loss(self) -> Loss:
+    def _check_loss(self) -> Loss:
         """Return the loss with the parameters, after a check of all parameters, used or not."""
         given = self._all_parameters()
         check_parameters(given)
@@ -270,7 +270,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             )
         return loss
 
-    def _checked_penalty(self, total_weight: float) -> Regularizer:
+    def _check_penalty(self, total_weight: float) -> Regularizer:
         if self._strength_is_its_own:
             return self.penalty
         given = self.get_params(deep=False)
@@ -293,7 +293,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         """Learn from checked samples and keep the model."""
         named = not self._strength_is_its_own
         asked = relative_strength(self.alpha) if named else None
-        fit = self._solve(samples, loss, self._checked_penalty(samples.total_weight), asked)
+        fit = self._solve(samples, loss, self._check_penalty(samples.total_weight), asked)
         if named:
             self._keep_strengths(fit)
         return fit
@@ -323,11 +323,11 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         if batch:
             keep_empty_norms(problems)
         seed, strata = noise_seed(self.random_state), self._noise_strata(samples)
-        permuted = PermutedTargets.of(problems, seed, strata, samples.groups)
+        permuted = PermutedTargets.create(problems, seed, strata, samples.groups)
         levels, rest = self._noise_levels(permuted, problems, training, asked)
         posed, limits = problems, self._resources.limits() | stops
         if asked is not None:
-            problems = [at_strength(*pair, asked) for pair in zip(posed, levels, strict=True)]
+            problems = [set_strength(*pair, asked) for pair in zip(posed, levels, strict=True)]
         until = end_of(limits["time_limit"])
         fit = solve_problems(
             problems, self.solver, self._resources.n_jobs, tol=self.tol, random_state=self.random_state, **limits
@@ -335,7 +335,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         if asked is not None and asked.at_least and not batch and not training.bank.raw.of_pairs:
             limits["time_limit"] = time_left(until)
             choice = SolverChoice(self.solver, self.random_state, tol=self.tol, **limits)
-            fit = weaken(fit, levels, lambda k, share: at_strength(posed[k], levels[k], asked, share), choice, seed)
+            fit = weaken(fit, levels, lambda k, share: set_strength(posed[k], levels[k], asked, share), choice, seed)
         self._keep_fit(training, fit, samples)
         self._keep_noise(fit, levels, rest)
         return fit
@@ -382,7 +382,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         problems = build_problems(
             training.stack,
             samples.y,
-            self._losses([set_error_sizes(loss, self._left_open, target, samples.weight) for target in targets]),
+            self._losses([set_error_sizes(loss, self._open_parameters, target, samples.weight) for target in targets]),
             regularizer,
             fit_intercept=self.fit_intercept,
             sample_weight=samples.weight,
@@ -425,7 +425,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     def _keep_fit(self, training: Training, fit: Fit, samples: Samples) -> None:
         """Keep the model of solutions on the kernels."""
         as_solved = fit
-        self._expansion, fit = expanded(training, fit)
+        self._expansion, fit = expand_solutions(training, fit)
         loss: Any = fit.problems[0].loss
         self._loss = getattr(loss.each, "loss", loss.each)  # of labels, that without weights
         pairs = zip(fit.problems, fit.solutions, strict=True)
@@ -482,7 +482,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         """
         of_samples = ("support_", "dual_coef_", "approximate_gap_", "_support_targets", "_support_weights")
         drop_attributes(self, of_samples)
-        self.representation_ = GRAM if self._expansion.of_samples else FACTORED
+        self.representation_ = GRAM if self._expansion.stores_samples else FACTORED
         factored = [found.functions for found in solutions if isinstance(found.functions, FactorFunctions)]
         if factored:
             self.approximate_gap_ = max(functions.approximate_gap for functions in factored)
@@ -496,7 +496,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         self._support_targets = samples.y[support]
         self._support_weights = samples.weight[support]
         self.dual_coef_ = rho[0] if self._single else rho
-        return [found.scattered(samples.kept, samples.n_given) for found in solutions]
+        return [found.scatter(samples.kept, samples.n_given) for found in solutions]
 
     def _keep_dual(self, rho: Array, samples: Samples) -> None:
         """Set the nonzero dual coefficients (K, N) and the support."""
@@ -569,7 +569,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return n_threads(self._group("resources").n_jobs)
 
     @property
-    def _left_open(self) -> dict[str, Any]:
+    def _open_parameters(self) -> dict[str, Any]:
         """Open parameters of a loss given by name; an object has none."""
         return self._all_parameters() if isinstance(self.loss, str) else {}
 
@@ -593,7 +593,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         """Return the decision values of new rows, (n, K) float64."""
         if not hasattr(self, "_expansion"):  # the check reads tags, which takes longer than to predict one row
             check_is_fitted(self)
-        rows = self._checked_rows(X, reset=False)
+        rows = self._check_rows(X, reset=False)
         if (scores := self._expansion.scores_of_few(rows)) is None:  # a limit would take longer than few rows
             with blas_limit(self._n_threads):
                 scores = self._expansion.scores(rows)
@@ -611,7 +611,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         model.intercept_ = float(intercepts[0]) if self._single else intercepts
         return model
 
-    def _with_scores(self, rows: TableLike, scores: Array) -> Self:
+    def _attach_scores(self, rows: TableLike, scores: Array) -> Self:
         """Return the estimator with known decision values of the rows, for repeated scoring."""
         model = copy.copy(self)
         model._scores = lambda X: scores if X is rows else self._scores(X)  # type: ignore[method-assign]

@@ -248,7 +248,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         """What the outputs of a model are called."""
         return "label" if self._has_labels else "class"
 
-    def _checked_target(self, y: ArrayLike) -> Array:
+    def _check_target(self, y: ArrayLike) -> Array:
         labels = label_matrix(y)
         return class_labels(y) if labels is None else labels
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.estimators.strength import NoiseLevel, told
+from manykernels.estimators.strength import NoiseLevel, is_clear
 from manykernels.estimators.supervised.importance import (
     FEWER_ROWS,
     UNKNOWN,
+    create_factor_rows,
     losses_of_rows,
     norm_bends,
-    of_factors,
     some_rows,
     targets_of,
 )
@@ -86,8 +86,8 @@ def leave_one_out_losses(problem: Problem, found: Solution, seed: int) -> tuple[
     )
     try:
         if stack.has_factors:
-            left = of_factors(model, stack, fit, y, problem.weight, FEWER_ROWS)  # the same at every strength
-            return losses_of_rows(left.losses, left.y, left.left_out_scores(), left.weight)
+            left = create_factor_rows(model, stack, fit, y, problem.weight, FEWER_ROWS)  # the same at every strength
+            return losses_of_rows(left.losses, left.y, left.leave_out_scores(), left.weight)
         kept = some_rows(n, FEWER_ROWS, seed)
         among = stack if len(kept) == n else stack.restrict(kept)
         values = weights[:, None, None] * stack.apply_each(rho, active)[:, kept]
@@ -102,7 +102,7 @@ def leave_one_out_losses(problem: Problem, found: Solution, seed: int) -> tuple[
 
 def _may_weaken(found: Solution, level: NoiseLevel) -> bool:
     """Return True if a target stands out from noise, and the fit is finished and has kernels."""
-    return _converged(found) and bool(found.kernel_weights.any()) and not level.constant and told([level])
+    return _converged(found) and bool(found.kernel_weights.any()) and not level.constant and is_clear([level])
 
 
 def _converged(found: Solution) -> bool:

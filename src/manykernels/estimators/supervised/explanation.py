@@ -13,7 +13,7 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.supervised.deferred import Answer
-from manykernels.estimators.supervised.importance import IMPORTANCE, drops, keeps_rows, of_support, units_of
+from manykernels.estimators.supervised.importance import IMPORTANCE, drops, keeps_rows, leave_out_support, units_of
 from manykernels.estimators.supervised.samples import Rows
 from manykernels.grams.expansion import Expansion
 from manykernels.kernels import FittedBank
@@ -49,7 +49,7 @@ class Explanations:
     _lost_by = Answer(IMPORTANCE)
 
     @abstractmethod
-    def _checked_rows(self, X: TableLike, *, reset: bool) -> Rows:
+    def _check_rows(self, X: TableLike, *, reset: bool) -> Rows:
         """Return X in the form of a bank."""
 
     @abstractmethod
@@ -277,7 +277,7 @@ class Explanations:
                 "kernels). Use predictive_importance(model, X, y) on other rows."
             )
         with blas_limit(self._n_threads):
-            return drops(self._expansion.bank, of_support(self))
+            return drops(self._expansion.bank, leave_out_support(self))
 
     def _columns_bank(self, asked: str) -> FittedBank:
         """Return the active kernels, if on columns."""
@@ -324,7 +324,7 @@ class Explanations:
         True
         """
         check_is_fitted(self)
-        rows = self._checked_rows(X, reset=False)
+        rows = self._check_rows(X, reset=False)
         index = rows.data.index if isinstance(rows, Table) and isinstance(rows.data, pd.DataFrame) else None
         with blas_limit(self._n_threads):
             parts = self._expansion.active_contributions(rows)
@@ -417,7 +417,7 @@ class Explanations:
         True
         """
         check_is_fitted(self)
-        rows = self._checked_rows(X, reset=False)
+        rows = self._check_rows(X, reset=False)
         with blas_limit(self._n_threads):
             parts = self._expansion.contributions(rows)
         return parts[:, :, 0] if self._single else parts

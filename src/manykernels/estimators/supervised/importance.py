@@ -51,10 +51,10 @@ from manykernels.estimators.supervised.deferred import MOST_BYTES, drop_question
 from manykernels.estimators.supervised.leave_out import (
     Target,
     bends_of,
-    by_factors,
-    by_matrices,
-    by_rows,
     curvatures,
+    leave_out_by_factors,
+    leave_out_by_matrices,
+    leave_out_by_rows,
     scores_by_matrix,
 )
 from manykernels.grams.factored import FactoredStack
@@ -169,17 +169,17 @@ def units_of(bank: FittedBank, n_active: int) -> list[list[int]]:
     return list(units.values())
 
 
-def of_support(model: BaseEstimator) -> LeftOut:
+def leave_out_support(model: BaseEstimator) -> LeftOut:
     """Return leave-one-out results for the stored rows of a model of Gram matrices."""
     expansion = model._expansion
     shared = model._shares_weights and np.ndim(getattr(model, "classes_", 0)) < 2  # sums of labels are as they are
     losses = [get_shared_loss(model._loss)] if shared else [model._loss] * expansion.n_targets
     losses = losses if shared else model._losses(losses)[: 1 if model._shares_weights else None]
     known = (model._support_targets, model._support_weights)
-    return of_rows(model, expansion.bank, expansion.support, expansion.coefficients, losses, *known, MOST_ROWS)
+    return leave_out_rows(model, expansion.bank, expansion.support, expansion.coefficients, losses, *known, MOST_ROWS)
 
 
-def of_rows(
+def leave_out_rows(
     model: BaseEstimator,
     bank: FittedBank,
     rows: PreparedRows[Any],
@@ -216,7 +216,7 @@ def of_rows(
         unit += weights[:, m] * float(np.diagonal(gram(m)).mean())
     share = len(weight) / len(kept)
     fitted = targets_of(model, values, model.intercept_, rho[:, kept].T, losses, y[kept], weight[kept], unit, share)
-    return _joined([by_matrices(target, gram) for target in fitted], losses, y[kept], weight[kept])
+    return _join([leave_out_by_matrices(target, gram) for target in fitted], losses, y[kept], weight[kept])
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +247,7 @@ class FactorRows:
         """
         if self.grams is not None or stack.table.chunked or stack.shaped:
             return self
-        return replace(self, factors=[], stack=stack.taken(active, rows), tols=tols)
+        return replace(self, factors=[], stack=stack.copy_rows(active, rows), tols=tols)
 
     def _matrices(self) -> Array | None:
         """Return the Gram matrices, or None where factors take less time."""
@@ -255,28 +255,28 @@ class FactorRows:
             return self.grams
         return self.stack.block()
 
-    def left_out_scores(self) -> Array:
-        """Return the scores of `left_out`, (n, K), which take half the time where factors are matrices."""
+    def leave_out_scores(self) -> Array:
+        """Return the scores of `leave_out`, (n, K), which take half the time where factors are matrices."""
         if (grams := self._matrices()) is None:
-            return self.left_out().scores
+            return self.leave_out().scores
         return np.column_stack([scores_by_matrix(t, np.tensordot(t.weights, grams, axes=1)) for t in self.targets])
 
-    def left_out(self) -> LeftOut:
+    def leave_out(self) -> LeftOut:
         """Leave every row out in turn."""
         if (grams := self._matrices()) is not None:
-            left = [by_matrices(target, grams.__getitem__) for target in self.targets]
+            left = [leave_out_by_matrices(target, grams.__getitem__) for target in self.targets]
         elif self.stack is not None:
             operators = [self.stack.operators([m], tol)[0] for m, tol in enumerate(self.tols)]
             factors = [np.asarray(operator.rows(np.arange(len(self.y)))) for operator in operators]
-            left = [by_rows(target, factors) for target in self.targets]
+            left = [leave_out_by_rows(target, factors) for target in self.targets]
         else:
             left = []
             for target, pairs in zip(self.targets, self.factors, strict=True):
                 own, coefficients = [Z for Z, _ in pairs], [v for _, v in pairs]
                 # From matrices among the rows where coefficients are more than these.
                 many = sum(Z.shape[1] for Z in own) > RANK_PER_ROW * len(target.rho)
-                left.append(by_rows(target, own) if many else by_factors(target, own, coefficients))
-        return _joined(left, self.losses, self.y, self.weight)
+                left.append(leave_out_by_rows(target, own) if many else leave_out_by_factors(target, own, coefficients))
+        return _join(left, self.losses, self.y, self.weight)
 
 
 def _rows_once(stack: FactoredStack, kept: Array) -> Callable[[int, float], Array | None]:
@@ -284,13 +284,13 @@ def _rows_once(stack: FactoredStack, kept: Array) -> Callable[[int, float], Arra
 
     @cache
     def rows_of(kernel: int, tol: float) -> Array | None:
-        operator = stack.templates([kernel], tol)[0].over(stack.table)
+        operator = stack.templates([kernel], tol)[0].transfer(stack.table)
         return None if is_matrix_free(operator) else np.asarray(operator.rows(kept))
 
     return rows_of
 
 
-def of_factors(
+def create_factor_rows(
     model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, weight: Array, most: int | None = None
 ) -> FactorRows:
     """Return the rows of kernels held as factors for leave-one-out predictions, by default `most_rows`."""
@@ -307,7 +307,7 @@ def of_factors(
         functions: Any = found.functions
         for component in (each for each in functions.components if each.kernel in place):
             at, target, kernel = place[component.kernel], first + component.target, component.kernel
-            if component.tol is None and not (stack.table.chunked or stack.shaped or stack.for_products(kernel)):
+            if component.tol is None and not (stack.table.chunked or stack.shaped or stack.needs_products(kernel)):
                 # Factors of what is held as a matrix are large, and are made when they are asked for.
                 whole, values[at, :, target] = True, component.values(stack, stack.table, kept)
                 sizes[target, at] = stack._kernel_diag(kernel)[kept].mean()
@@ -322,7 +322,7 @@ def of_factors(
             if component.tol is None:
                 values[at, :, target] = component.values(stack, stack.table, kept)
                 support = np.flatnonzero(v)
-                v = stack.templates([kernel], tol)[0].over(stack.table).rows(support).T @ v[support]
+                v = stack.templates([kernel], tol)[0].transfer(stack.table).rows(support).T @ v[support]
             else:
                 values[at, :, target] = Z @ v
                 if (G := stack.constraints_of(kernel)) is not None:  # without a row, curves move along faces
@@ -386,7 +386,7 @@ def _negative_gradients(losses: Sequence[Any], y: Array, scores: Array, weight: 
     return -np.column_stack([weight * loss.derivative(*one) for loss, *one in columns])
 
 
-def _joined(left: Sequence[tuple[Array, Array]], losses: Sequence[Any], y: Array, weight: Array) -> LeftOut:
+def _join(left: Sequence[tuple[Array, Array]], losses: Sequence[Any], y: Array, weight: Array) -> LeftOut:
     scores, parts = zip(*left, strict=True)
     if losses[0].couples_samples:  # the level belongs to the hazard, not to the scores
         scores = tuple(own.sum(axis=0) for own in parts)
@@ -400,7 +400,7 @@ def keeps_rows(model: BaseEstimator, losses: Sequence[Any]) -> bool:
     """Return whether a model has everything for leave-one-out predictions."""
     each = [loss.each for loss in losses]
     smooth = all(loss.couples_samples or (loss.smooth and loss == each[0]) for loss in each)
-    known = model._expansion.of_samples and hasattr(model, "_support_targets")
+    known = model._expansion.stores_samples and hasattr(model, "_support_targets")
     return known and smooth and model._expansion.bank.on_columns  # others are kernels of given samples
 
 
@@ -420,18 +420,18 @@ def keep_importance(model: BaseEstimator, fit: Fit, samples: Samples, losses: Se
     if kernels is None or (whole and keeps_rows(model, losses)) or expansion.bank.raw.of_pairs:
         return
     known = (samples.y.copy(), samples.weight.copy())
-    if not expansion.of_samples:
+    if not expansion.stores_samples:
         try:
-            rows = of_factors(model, kernels, fit, *known)
+            rows = create_factor_rows(model, kernels, fit, *known)
         except UNKNOWN:
             return
-        later, left = rows.nbytes <= MOST_BYTES, rows.left_out
+        later, left = rows.nbytes <= MOST_BYTES, rows.leave_out
     else:
         rho = np.vstack([found.dual_coef.T for found in fit.solutions])
         narrowed = expansion.bank.narrow(kernels)
         own, apart = numbers_of_rows(narrowed, MOST_BYTES), drop_questions(copy.copy(model))
         later, narrowed = own is not None, narrowed if own is None else own
-        left = partial(of_rows, apart, expansion.bank, narrowed, rho, losses, *known)
+        left = partial(leave_out_rows, apart, expansion.bank, narrowed, rho, losses, *known)
     answer = partial(_lost_by, expansion.bank, left)
     if later:
         put_off(model, IMPORTANCE, ("_lost_by",), answer)

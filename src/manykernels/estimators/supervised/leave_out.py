@@ -39,7 +39,7 @@ class Target:
     bends: Array  # (2, m): S = diag(bends[0]) + bends[1] bends[1]'
     share: float = 1.0  # rows of the fit for each of these
 
-    def left_out(self, covariances: Callable[[Target], tuple[Array, Array]]) -> tuple[Array, Array]:
+    def leave_out(self, covariances: Callable[[Target], tuple[Array, Array]]) -> tuple[Array, Array]:
         """Return scores (n,) and parts (m, n) without the row, from the covariances of the parts (m, n) and (n,).
 
         Rows that nearly determine a direction in which nothing else bends are left out at the weights of the fit.
@@ -119,7 +119,7 @@ def _curvature(loss: Loss, y: Array, z: Array, rho: Array, unit: float, weight: 
 def scores_by_matrix(target: Target, whole: Array) -> Array:
     """Return scores (n,) of rows left out in turn, from the weighted sum of the Gram matrices among them.
 
-    It is changed in place. The same scores as those of `by_matrices`, without the parts.
+    It is changed in place. The same scores as those of `leave_out_by_matrices`, without the parts.
     """
     lengths, longer = _longer(target)
     fixed = whole.copy() if lengths.any() and longer.any() else whole
@@ -155,9 +155,9 @@ def _covariance_of_scores(target: Target, whole: Array, rows: Array | slice = sl
     return left + np.einsum("ig,gh,ih->i", free, spread, free)
 
 
-def by_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:
+def leave_out_by_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:
     """Return leave-one-out scores (n,) and parts (m, n), from Gram matrices."""
-    return target.left_out(partial(_covariances_of_matrices, gram=gram))
+    return target.leave_out(partial(_covariances_of_matrices, gram=gram))
 
 
 def _covariances_of_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:
@@ -176,9 +176,9 @@ def _covariances_of_matrices(target: Target, gram: Callable[[int], Array]) -> tu
     return each, np.einsum("ig,gi->i", target.constants, away)
 
 
-def by_rows(target: Target, factors: Sequence[Array]) -> tuple[Array, Array]:
-    """Return the result of `by_matrices` for ``Z_m Z_m'``, forming only their sum."""
-    return target.left_out(partial(_covariances_of_rows, factors=factors))
+def leave_out_by_rows(target: Target, factors: Sequence[Array]) -> tuple[Array, Array]:
+    """Return the result of `leave_out_by_matrices` for ``Z_m Z_m'``, forming only their sum."""
+    return target.leave_out(partial(_covariances_of_rows, factors=factors))
 
 
 def _covariances_of_rows(target: Target, factors: Sequence[Array]) -> tuple[Array, Array]:
@@ -232,9 +232,11 @@ def _explained(target: Target, whole: Array) -> tuple[Array, Array, Array]:
     return bent, solved, away
 
 
-def by_factors(target: Target, factors: Sequence[Array], coefficients: Sequence[Array]) -> tuple[Array, Array]:
+def leave_out_by_factors(
+    target: Target, factors: Sequence[Array], coefficients: Sequence[Array]
+) -> tuple[Array, Array]:
     """Return leave-one-out scores (n,) and parts (m, n), from the rows of the factors."""
-    return target.left_out(partial(_covariances_of_factors, factors=factors, coefficients=coefficients))
+    return target.leave_out(partial(_covariances_of_factors, factors=factors, coefficients=coefficients))
 
 
 def _covariances_of_factors(

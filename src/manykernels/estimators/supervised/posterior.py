@@ -209,7 +209,7 @@ def keep_bands(model: BaseEstimator, fit: Fit, samples: Samples) -> None:
     """
     drop_attributes(model, ["_bands"])
     expansion, rows = model._expansion, samples.rows
-    if expansion.of_samples or model._resources.representation == FACTORED:
+    if expansion.stores_samples or model._resources.representation == FACTORED:
         return
     if _refusal(model) or not isinstance(rows, Table) or not fit.problems:
         return

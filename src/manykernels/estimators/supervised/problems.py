@@ -103,8 +103,8 @@ def solve_problems(
         if solver == AUTO and parameters.get("callback") is None and takes_batch(problems):
             found, ended = solve_targets(problems, **parameters)
         rest = [k for k, solution in enumerate(found) if solution is None]
-        posed = [in_double_precision(problems[k]) for k in rest]
-        chosen = [chosen_solver(solver, problem, random_state, **parameters) for problem in posed]
+        posed = [convert_to_double(problems[k]) for k in rest]
+        chosen = [resolve_solver(solver, problem, random_state, **parameters) for problem in posed]
         left = posed, chosen, [starts[k] for k in rest] if starts else ()
         with interrupted() if ended else nullcontext():
             each = _run(*left, 1 if ended else workers, until)
@@ -114,7 +114,7 @@ def solve_problems(
     return Fit(problems, solutions, np.array([found.kernel_norms for found in solutions]))
 
 
-def in_double_precision(problem: Problem) -> Problem:
+def convert_to_double(problem: Problem) -> Problem:
     """Return a problem whose target is in double precision."""
     return (
         problem.with_target(problem.y.astype(np.float64))
@@ -123,7 +123,7 @@ def in_double_precision(problem: Problem) -> Problem:
     )
 
 
-def chosen_solver(solver: str | Solver, problem: Problem, random_state: RandomSource, **parameters: object) -> Solver:
+def resolve_solver(solver: str | Solver, problem: Problem, random_state: RandomSource, **parameters: object) -> Solver:
     """Return the solver of a problem."""
     own = {} if isinstance(solver, Solver) else parameters
     chosen: Any = configured_solver(solver, problem, **own)
@@ -226,12 +226,12 @@ def coefficients_of(solutions: Sequence[Solution]) -> Array:
     return np.vstack([found.dual_coef.T for found in solutions])
 
 
-def expanded(training: Training, fit: Fit) -> tuple[Expansion, Fit]:
+def expand_solutions(training: Training, fit: Fit) -> tuple[Expansion, Fit]:
     """Return the stored part of solutions, and the solutions with intercepts for uncentered kernels."""
     weights = np.array([found.kernel_weights for found in fit.solutions])
     if not training.stack.has_factors:
         rho = coefficients_of(fit.solutions)
-        return Expansion.of(training.bank, training.prepared, weights, rho), fit
+        return Expansion.create(training.bank, training.prepared, weights, rho), fit
     stack, active = cast("FactoredStack", training.stack), np.flatnonzero(weights.any(axis=0))
     place = {int(m): slot for slot, m in enumerate(active)}
     parts: list[KernelPart] = []
@@ -349,13 +349,13 @@ class SolverChoice:
         self._known: list[Regularizer] = []
         self._solvers: list[Solver] = []
 
-    def of(self, problems: Sequence[Problem]) -> list[Solver]:
+    def choose(self, problems: Sequence[Problem]) -> list[Solver]:
         """Return the solver of every of the problems, on the kernels asked about before."""
         penalties = [problem.regularizer for problem in problems]
         draws = any(hasattr(chosen, "random_state") for chosen in self._solvers)  # a seed for every problem
         if draws or not _same_but_for_strength(self._known, penalties):
             self._solvers = [
-                chosen_solver(self._solver, problem, self._random_state, **self._parameters) for problem in problems
+                resolve_solver(self._solver, problem, self._random_state, **self._parameters) for problem in problems
             ]
         self._known = penalties
         return self._solvers
@@ -382,7 +382,7 @@ def descend(
     for given in regularizers:
         penalties = given if isinstance(given, Sequence) else [given] * len(problems)
         posed = [problem.with_penalty(own) for problem, own in zip(problems, penalties, strict=True)]
-        each = zip(posed, choice.of(posed), previous, strict=True)
+        each = zip(posed, choice.choose(posed), previous, strict=True)
         solutions = [_solve_from(problem, solver, begin) for problem, solver, begin in each]
         previous = list(solutions)
         yield Fit(posed, solutions, np.array([found.kernel_norms for found in solutions]))
@@ -401,7 +401,7 @@ def _same_but_for_strength(penalties: Sequence[Regularizer], others: Sequence[Re
     return True
 
 
-def without_bar(solver: str | Solver, verbose: int) -> str | Solver:
+def silence_solver(solver: str | Solver, verbose: int) -> str | Solver:
     """Return the solver, silenced if a bar over several models is shown: two bars cannot share a terminal."""
     return replace(solver, verbose=0) if isinstance(solver, Solver) and verbose > 0 else solver
 

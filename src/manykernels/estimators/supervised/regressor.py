@@ -245,7 +245,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             return losses
         return [replace(cast("Any", loss), tau=float(tau)) for loss, tau in zip(losses, levels, strict=True)]
 
-    def _checked_target(self, y: ArrayLike) -> Array:
+    def _check_target(self, y: ArrayLike) -> Array:
         name = getattr(self.loss, "name", self.loss)
         target = numeric_targets(y, rates=name in ("poisson", "gamma"), single=name == "squared")
         return np.asfortranarray(target) if target.ndim == 2 else target  # problems read columns
@@ -307,7 +307,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             )
         if self._takes_kernels:
             raise InvalidInputError("return_std needs k(x, x) of new rows, which precomputed kernels do not have.")
-        rows = self._checked_rows(X, reset=False)
+        rows = self._check_rows(X, reset=False)
         targets = range(self._expansion.n_targets)
         found = np.sqrt(np.column_stack([posterior_of(self, target).variance(rows) for target in targets]))
         return found[:, 0] if self._single else found
@@ -429,7 +429,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             raise InvalidInputError(
                 f"R2 is split by kernel where predictions are sums over kernels, not for {what}. Use score(X, y)."
             )
-        rows = self._checked_rows(X, reset=False)
+        rows = self._check_rows(X, reset=False)
         targets = numeric_targets(y)
         targets = targets.reshape(len(targets), -1)
         if targets.shape[1] != self._expansion.n_targets:

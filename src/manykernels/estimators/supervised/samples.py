@@ -42,7 +42,7 @@ SMALLEST_TOTAL, LARGEST_TOTAL = 1e-100, 1e100  # of all weights
 Rows = Table | KernelStack | Pairs  # checked; all are indexed by samples
 
 
-def checked_rows(
+def check_rows(
     estimator: BaseEstimator, X: TableLike, *, precomputed: bool, reset: bool, read: Array | None = None
 ) -> Rows:
     """Check X, and keep (``reset``) or compare the number and names of columns; the only place where that happens.
@@ -73,7 +73,7 @@ def _check_rows(estimator: BaseEstimator, X: TableLike, *, precomputed: bool, re
             estimator.n_features_in_ = 2
             drop_attributes(estimator, ["feature_names_in_"])
         return pairs
-    table = Table.of(X, sparse=getattr(estimator, "_takes_sparse", False))
+    table = Table.wrap(X, sparse=getattr(estimator, "_takes_sparse", False))
     if not reset:
         known = getattr(estimator, "feature_names_in_", None)
         table = table.completed(known)
@@ -99,7 +99,7 @@ def _check_rows(estimator: BaseEstimator, X: TableLike, *, precomputed: bool, re
 def part_of(rows: Rows, numbers: Array, *, by_columns: bool) -> Rows:
     """Return some rows; of a table in column order if read by kernels held as factors."""
     part = rows[numbers]
-    return part.by_columns() if by_columns and isinstance(part, Table) else part
+    return part.order_by_columns() if by_columns and isinstance(part, Table) else part
 
 
 def _warn_of_spreads(table: Table) -> None:
@@ -150,7 +150,7 @@ class Samples:
     groups: Array | None = None  # (n,) int: samples that belong together, whose targets change places as a whole
 
     @classmethod
-    def of(cls, rows: Rows, y: Array, weight: Array, groups: ArrayLike | None = None) -> Samples:
+    def create(cls, rows: Rows, y: Array, weight: Array, groups: ArrayLike | None = None) -> Samples:
         """Leave out the samples of weight zero."""
         check_lengths(len(rows), len(y))
         kept = np.flatnonzero(weight)

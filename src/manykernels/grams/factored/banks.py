@@ -81,7 +81,9 @@ def factored_stack(X: object, bank: KernelBank) -> FactoredStack:
     kernels, table = _read(X, bank)
     names, positions = [name for name, _, _ in kernels], [columns for _, _, columns in kernels]
     # Medians and bins are of rows drawn with the bank's own seed.
-    specs = resolve_specs(kernels, partial(table.drawn, size=MEDIAN_ROWS), partial(table.drawn, size=BIN_ROWS))
+    specs = resolve_specs(
+        kernels, partial(table.draw_points, size=MEDIAN_ROWS), partial(table.draw_points, size=BIN_ROWS)
+    )
     scales = _scales(names, specs, positions, table, bank.normalize)
     return compose_stack(table, names, positions, specs, scales, bank.landmarks_by)
 
@@ -118,10 +120,10 @@ def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
     if is_chunked(X):
         return _read_chunks(open_rows(X), bank)
     if isinstance(X, np.ndarray) and bank.missing != "indicator":
-        kernels = bank.expand(Table.of(X))
-        heavy = _heavy_tails(bank, kernels, Table.of(X))
+        kernels = bank.expand(Table.wrap(X))
+        heavy = _heavy_tails(bank, kernels, Table.wrap(X))
         return kernels, ColumnTable(X, standardize=bank.standardize, missing=bank.missing, encodings=heavy)
-    rows = Table.of(X)
+    rows = Table.wrap(X)
     bank.check(rows)
     kernels = bank.expand(rows)
     options = _options(bank, kernels) | {"encodings": _heavy_tails(bank, kernels, rows)}
@@ -292,7 +294,7 @@ def fit_factors(
     why = refusal_of_bank(bank, fit_intercept=fit_intercept)
     if why is not None:
         raise IncompatibleError(f"This bank cannot be held as factors: {why}. Or pass representation='gram'.")
-    rows = Table.of(X, sparse=True)
+    rows = Table.wrap(X, sparse=True)
     in_place = _reads_any_unit(bank, rows)
     raw, values = bank.fit_columns(rows, in_their_units=in_place)
     if in_place and not _plain_units(raw.column_means, raw.column_scales):
@@ -339,7 +341,7 @@ def _reads_any_unit(bank: KernelBank, rows: Table) -> bool:
     return all(served_by(kind.spec, kind.n_columns) == "fourier" and not kind.spec.pending for kind in kinds)
 
 
-def held_bytes(bank: KernelBank, rows: Table) -> int:
+def column_bytes(bank: KernelBank, rows: Table) -> int:
     """Return the bytes of the columns of a table held by `fit_factors`, except columns read in place."""
     any_unit, given = _reads_any_unit(bank, rows), isinstance(rows.data, np.ndarray)
     as_it_is = any_unit or (rows.data.dtype == np.float64 and not bank.standardize) if given else False

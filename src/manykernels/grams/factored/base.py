@@ -15,7 +15,12 @@ from manykernels.grams.base import GramStack
 from manykernels.grams.factored.landmarks import NystroemFeatures
 from manykernels.grams.factored.operators import DenseOperator
 from manykernels.grams.factored.operators import FactorOperator as FactorOperator
-from manykernels.grams.factored.prediction import KernelFunction, LandmarkFunction, on_landmarks, spanning_rows
+from manykernels.grams.factored.prediction import (
+    KernelFunction,
+    LandmarkFunction,
+    create_landmark_function,
+    spanning_rows,
+)
 from manykernels.grams.gaussian_loops import gaussian_quad, gaussian_tile
 from manykernels.grams.lazy import gaussian_coefficient
 from manykernels.grams.rows.columns import ColumnTable
@@ -46,7 +51,7 @@ class FactoredStack(GramStack):
 
     has_factors: ClassVar[bool] = True
     exact_passes: ClassVar[bool] = False  # whether `quad` is as good as summing kernel values, at O(N)
-    in_place: Any = None  # the factors of all kernels together, where these are neighboring columns in place
+    joint_columns: Any = None  # the factors of all kernels together, where these are neighboring columns in place
     few_columns: bool = False  # whether factors have few columns, whatever the tolerance; landmarks may be many
     table: ColumnTable
     positions: tuple[tuple[int, ...], ...]
@@ -72,7 +77,7 @@ class FactoredStack(GramStack):
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of ``Z_m`` for new samples, (n, rank)."""
-        return np.asarray(self.templates([kernel], tol)[0].over(X).rows(slice(None)))
+        return np.asarray(self.templates([kernel], tol)[0].transfer(X).rows(slice(None)))
 
     @property
     def error_constants(self) -> Array:
@@ -84,17 +89,17 @@ class FactoredStack(GramStack):
         spec, columns, root = self.spec_of(kernel), self.columns_of(kernel), float(np.sqrt(self.scales[kernel]))
         operator = self.templates([kernel], tol)[0]
         if isinstance(operator._map, NystroemFeatures):
-            return on_landmarks(spec, operator._map.landmarks, root * operator._map.weights(v))
+            return create_landmark_function(spec, operator._map.landmarks, root * operator._map.weights(v))
         if isinstance(spec, Linear):  # a linear function is a linear kernel with one landmark
             return LandmarkFunction(spec, root * v[None], np.ones(1))
-        rows, values = spanning_rows(operator.over(self.table).rows, self.n_samples, v)
-        return on_landmarks(spec, self.table.reading(spec, columns, rows).points, root**2 * values)
+        rows, values = spanning_rows(operator.transfer(self.table).rows, self.n_samples, v)
+        return create_landmark_function(spec, self.table.reading(spec, columns, rows).points, root**2 * values)
 
     def expansion(self, kernel: int, rho: Array) -> KernelFunction:
         """Return ``sum_i rho_i k_m(x, x_i)`` as a function of standardized columns."""
         spec, support = self.spec_of(kernel), np.flatnonzero(rho)
         reading = self.table.reading(spec, self.columns_of(kernel), support)
-        return on_landmarks(spec, reading.points, float(self.scales[kernel]) * reading.masked(rho[support]))
+        return create_landmark_function(spec, reading.points, float(self.scales[kernel]) * reading.masked(rho[support]))
 
     def quad(self, r: ArrayLike) -> Array:
         """Return ``r' K_m r``, (M,), of a vector here or beside the rows."""
@@ -165,7 +170,7 @@ class FactoredStack(GramStack):
     def let_go(self) -> None:
         """Release the shared parts of operators, recomputed by later models."""
 
-    def left_over(self, kernel: int, tol: float) -> float:
+    def residual_trace(self, kernel: int, tol: float) -> float:
         """Return the trace left by a factor of limited rank, 0 if accurate to ``tol``."""
         return 0.0
 
@@ -177,7 +182,7 @@ class FactoredStack(GramStack):
         """Return whether a factor of few columns leaves much of a kernel, so the matrix of few rows is cheaper."""
         return False
 
-    def for_products(self, kernel: int) -> bool:
+    def needs_products(self, kernel: int) -> bool:
         """Return whether a factor is too wide for anything but products."""
         return False
 
@@ -280,25 +285,25 @@ class FactoredStack(GramStack):
         """Bytes of the columns, read in place."""
         return self.table.nbytes
 
-    def taken(self, kernels: Array, rows: Array) -> FactoredStack:
+    def copy_rows(self, kernels: Array, rows: Array) -> FactoredStack:
         """Return some kernels on a copy of some rows, with accurate factors."""
-        return self._on_table(self.table.taken(self.columns_used(kernels), rows), kernels)
+        return self._rebuild(self.table.copy_rows(self.columns_used(kernels), rows), kernels)
 
     def columns_used(self, kernels: Array) -> list[int]:
         """Return the columns read by some of the kernels, increasing."""
         return sorted({j for m in kernels.tolist() for j in self.columns_of(m)})
 
     def _take(self, kernels: Array) -> FactoredStack:
-        return self._on_table(self.table, kernels)
+        return self._rebuild(self.table, kernels)
 
-    def _on_table(self, table: ColumnTable, kernels: Array) -> FactoredStack:
+    def _rebuild(self, table: ColumnTable, kernels: Array) -> FactoredStack:
         """Return some kernels on a table in the units of the stack's."""
         chosen = kernels.tolist()
         places, specs = [self.positions[m] for m in chosen], [self.specs[m] for m in chosen]
-        names, rest = self._names_of(kernels), self._of_kernels(kernels)
+        names, rest = self._names_of(kernels), self._kernel_arguments(kernels)
         return type(self)(table, places, specs, self.scales[kernels], names=names, **rest)
 
-    def _of_kernels(self, kernels: Array) -> dict[str, Any]:
+    def _kernel_arguments(self, kernels: Array) -> dict[str, Any]:
         """Return the further constructor arguments for some of the kernels."""
         return {}
 

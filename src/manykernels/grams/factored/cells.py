@@ -53,7 +53,7 @@ class Axis:
 
     def read(self, table: ColumnTable) -> Array:
         """Return the codes of rows, -1 where something is missing."""
-        codes, known = self.codes(table.values(self.column)), table.known(self.column)
+        codes, known = self.codes(table.values(self.column)), table.find_complete(self.column)
         return codes if known is None else np.where(known, codes, np.int16(-1))
 
 
@@ -256,7 +256,7 @@ class Groups:
     offsets: Array  # (G + 1,) int64: where the cells of each group begin in a vector of all
 
     @classmethod
-    def of(cls, axes: Sequence[Axis], sets: Sequence[tuple[int, ...]]) -> Groups:
+    def lay_out(cls, axes: Sequence[Axis], sets: Sequence[tuple[int, ...]]) -> Groups:
         """Lay out the cells of sets of axes."""
         depth = max(map(len, sets))
         members = np.array([[*own, *[-1] * (depth - len(own))] for own in sets], dtype=np.int64)
@@ -380,11 +380,13 @@ class CellOperator(FactorOperator):
         self._features = np.vstack([features, np.zeros(self.rank)])  # the last is that of rows without a cell
         self._cells: Array = np.zeros(0, dtype=np.int32)
 
-    def over(self, table: ColumnTable) -> CellOperator:
+    def transfer(self, table: ColumnTable) -> CellOperator:
         """Return the same features of other rows."""
-        return self.at(cells_of([axis.read(table) for axis in self._axes], [len(axis.gram) for axis in self._axes]))
+        return self.move_to_cells(
+            cells_of([axis.read(table) for axis in self._axes], [len(axis.gram) for axis in self._axes])
+        )
 
-    def at(self, cells: Array) -> CellOperator:
+    def move_to_cells(self, cells: Array) -> CellOperator:
         """Return the same features of rows in the cells, -1 for none."""
         other = copy.copy(self)
         other._cells = np.where(cells < 0, len(self._features) - 1, cells).astype(np.int32)

@@ -71,14 +71,14 @@ class ChunkedTable(ColumnTable):
         self._settle(standardize)
 
     @classmethod
-    def of_model(cls, model: ColumnTable, source: RowSource) -> ChunkedTable:
+    def open_like(cls, model: ColumnTable, source: RowSource) -> ChunkedTable:
         """Return the rows of a source in the units of a fitted table; columns go by name where both have names."""
         table = cls.copy_units(model)
         table.source, table.n_rows, table.objects = source, source.n_rows, {}
         table._places = model.places(source.columns, source.n_columns)
         return table
 
-    def _at(self, positions: Sequence[int]) -> list[int]:
+    def _locate_columns(self, positions: Sequence[int]) -> list[int]:
         """Return where columns are in the source."""
         return [self._places[j] for j in positions]
 
@@ -135,11 +135,11 @@ class ChunkedTable(ColumnTable):
     ) -> Any:
         """Return the sum, or the combination by ``combine``, of ``function(table, *vectors)`` over chunks."""
         work = partial(_apply_to_part, self.header(), tuple(positions), function)
-        return self.source.reduce(work, self._at(positions), vectors, combine)
+        return self.source.reduce(work, self._locate_columns(positions), vectors, combine)
 
     def update(self, positions: Sequence[int], function: Callable[..., None], out: Any, *shared: Held) -> None:
         """Have ``function(table, *shared, out)`` add something to every entry of ``out`` (n,), chunk by chunk."""
-        header, places = self.header(), self._at(positions)
+        header, places = self.header(), self._locate_columns(positions)
         if not isinstance(self.source, DaskRows):
             for _ in self.source.map(
                 partial(_apply_to_part, header, tuple(positions), function), places, (*shared, out)
@@ -169,14 +169,14 @@ class ChunkedTable(ColumnTable):
         chunks = [chunk for chunk, own in enumerate(split) if len(own)]
         whole = np.diff(starts) == [len(own) for own in split]
         wanted = Held([slice(None) if whole[c] else own - starts[c] for c, own in enumerate(split)])
-        work = partial(_apply_to_part, self.header(), tuple(positions), partial(_chosen, tuple(positions)))
-        parts = list(self.source.map(work, self._at(positions), (wanted,), chunks))
+        work = partial(_apply_to_part, self.header(), tuple(positions), partial(_select, tuple(positions)))
+        parts = list(self.source.map(work, self._locate_columns(positions), (wanted,), chunks))
         columns = {j: np.concatenate([part[at] for part in parts]) for at, j in enumerate(positions)}
         carried = [j for j in positions if j in self.carried]
         found = {j: np.concatenate([part[len(positions) + at] for part in parts]) for at, j in enumerate(carried)}
         if order is not None:
             columns, found = ({j: own[order] for j, own in each.items()} for each in (columns, found))
-        table = self._of(columns, len(index) if order is None else len(order))
+        table = self._convert(columns, len(index) if order is None else len(order))
         table.objects = found
         return table
 
@@ -189,9 +189,9 @@ class ChunkedTable(ColumnTable):
     def points(self, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Array:
         return self.gather(positions, rows).points(positions)
 
-    def known(self, column: int, rows: RowIndex = slice(None)) -> Array | None:
+    def find_complete(self, column: int, rows: RowIndex = slice(None)) -> Array | None:
         """Return the rows with a value in a single column, (n,) bool; None if all."""
-        return self.gather([column], rows).known(column) if self.gaps[column] else None
+        return self.gather([column], rows).find_complete(column) if self.gaps[column] else None
 
     def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Reading:
         return self.gather(positions, rows).reading(spec, positions)
@@ -211,8 +211,8 @@ class ChunkedTable(ColumnTable):
         """Return the sampled rows for landmarks of all columns, in a single read."""
         return self._sample
 
-    def drawn(self, positions: tuple[int, ...], size: int) -> Array:
-        return self._sample.drawn(positions, size)
+    def draw_points(self, positions: tuple[int, ...], size: int) -> Array:
+        return self._sample.draw_points(positions, size)
 
     def levels(self, column: int, most: int) -> Array | None:
         """Return the different values of a column in increasing order, or None if there are more than ``most``."""
@@ -222,17 +222,19 @@ class ChunkedTable(ColumnTable):
     def chunks(self, size: int) -> Iterator[tuple[slice, ColumnTable]]:
         for chunk in range(self.source.n_chunks):
             start = int(self.source.starts[chunk])
-            part = self.part(self.source.read(chunk, self._at(self.in_use)), self.in_use)
+            part = self.part(self.source.read(chunk, self._locate_columns(self.active_columns)), self.active_columns)
             for rows, table in part.chunks(size):
                 yield slice(start + rows.start, start + rows.stop), table
 
-    def evaluated(self, size: int, function: Callable[[ColumnTable], Array]) -> Iterator[tuple[slice, Array]]:
+    def evaluate_slices(self, size: int, function: Callable[[ColumnTable], Array]) -> Iterator[tuple[slice, Array]]:
         """Yield slices of rows and what a function of their table returns, (..., n); it goes where rows are."""
         if not self.distributed:
-            yield from super().evaluated(size, function)
+            yield from super().evaluate_slices(size, function)
             return
-        work = partial(_apply_to_part, self.header(), tuple(self.in_use), partial(_evaluate_in_blocks, size, function))
-        for chunk, values in enumerate(self.source.map(work, self._at(self.in_use))):
+        work = partial(
+            _apply_to_part, self.header(), tuple(self.active_columns), partial(_evaluate_in_blocks, size, function)
+        )
+        for chunk, values in enumerate(self.source.map(work, self._locate_columns(self.active_columns))):
             yield self.source.slice(chunk), values
 
 
@@ -249,7 +251,7 @@ def header_of(source: RowSource) -> Table:
     rows: Any = source.sample()
     if source.columns is not None and isinstance(rows, np.ndarray):
         rows = pd.DataFrame(rows, columns=list(source.columns))
-    table = Table.of(rows)
+    table = Table.wrap(rows)
     if isinstance(rows, pd.DataFrame):
         for j, dtype in enumerate(rows.dtypes):
             if kind_of_dtype(dtype) is None:
@@ -261,7 +263,7 @@ def open_table(X: TableLike, model: ColumnTable) -> ColumnTable:
     """Return new rows in the units of a model's table, in chunks if given in chunks."""
     if not is_chunked(X):
         return model.like(X)
-    return ChunkedTable.of_model(model, open_rows(X))
+    return ChunkedTable.open_like(model, open_rows(X))
 
 
 def _apply_to_part(
@@ -277,7 +279,7 @@ def _apply_to_part(
 
 def _evaluate_in_blocks(size: int, function: Callable[[ColumnTable], Array], table: ColumnTable) -> Array:
     """Return a function of a partition, computed for some rows after the rest."""
-    return np.concatenate([values for _, values in table.evaluated(size, function)] or [function(table)], axis=-1)
+    return np.concatenate([values for _, values in table.evaluate_slices(size, function)] or [function(table)], axis=-1)
 
 
 def _added(
@@ -297,14 +299,14 @@ def _ones(_: object, size: int) -> Array:
     return np.ones(size)
 
 
-def _chosen(positions: tuple[int, ...], table: ColumnTable, wanted: Array) -> list[Array]:
+def _select(positions: tuple[int, ...], table: ColumnTable, wanted: Array) -> list[Array]:
     carried = [table.objects[j][wanted] for j in positions if j in table.carried]
     return [table.columns[j][wanted] for j in positions] + carried
 
 
 def _levels(column: int, most: int, table: ColumnTable) -> Array:
     """Return the distinct values of a chunk, at most one more than ``most``."""
-    known = table.known(column)
+    known = table.find_complete(column)
     values = table.values(column)
     return np.unique(values if known is None else values[known])[: most + 1]
 
@@ -349,7 +351,7 @@ def _summaries(kinds: list[str], data: Any) -> list[_Summary]:
         column = data.iloc[:, place]
         encoding = Encoding(kind)
         if READ_AS.get(kind) not in ("number", "objects"):
-            encoding = Encoding.of(column, kind)
+            encoding = Encoding.fit(column, kind)
         out.append(_summary(encoding.encode(column), encoding.levels))
     return out
 

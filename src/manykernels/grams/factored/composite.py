@@ -9,7 +9,7 @@ import numpy as np
 
 from manykernels.grams.base import GramStack
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
-from manykernels.grams.factored.operators import ColumnFactors, joined
+from manykernels.grams.factored.operators import ColumnFactors, join_neighbors
 from manykernels.grams.factored.prediction import KernelFunction
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
@@ -43,7 +43,7 @@ class CompositeStack(FactoredStack):
         """Whether the factors of all parts have few columns."""
         return all(part.few_columns for part in self.parts)
 
-    def _at(self, kernel: int) -> tuple[FactoredStack, int]:
+    def _locate(self, kernel: int) -> tuple[FactoredStack, int]:
         return self.parts[self._part[kernel]], int(self._place[kernel])
 
     def _gather(self, values: Sequence[Array]) -> Array:
@@ -76,9 +76,9 @@ class CompositeStack(FactoredStack):
         return self._gather([low for low, _ in bounds]), self._gather([high for _, high in bounds])
 
     @property
-    def in_place(self) -> Any:
+    def joint_columns(self) -> Any:
         """The factors of all kernels together, if a single part holds all in place."""
-        return self.parts[0].in_place if len(self.parts) == 1 else None
+        return self.parts[0].joint_columns if len(self.parts) == 1 else None
 
     @property
     def error_constants(self) -> Array:
@@ -95,11 +95,11 @@ class CompositeStack(FactoredStack):
         return self._gather([part.largest for part in self.parts])
 
     def spec_of(self, kernel: int) -> KernelSpec:
-        part, place = self._at(kernel)
+        part, place = self._locate(kernel)
         return part.spec_of(place)
 
     def columns_of(self, kernel: int) -> tuple[int, ...]:
-        part, place = self._at(kernel)
+        part, place = self._locate(kernel)
         return part.columns_of(place)
 
     def columns_used(self, kernels: Array) -> list[int]:
@@ -109,7 +109,7 @@ class CompositeStack(FactoredStack):
 
     def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
         """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,), from kernel values."""
-        part, place = self._at(kernel)
+        part, place = self._locate(kernel)
         return part.cross_apply(place, X, rho)
 
     @cached_property
@@ -125,30 +125,30 @@ class CompositeStack(FactoredStack):
 
     def factor(self, kernel: int, tol: float) -> Array:
         """Return ``Z_m`` (N, rank)."""
-        part, place = self._at(kernel)
+        part, place = self._locate(kernel)
         return part.factor(place, tol)
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of ``Z_m`` for new samples."""
-        part, place = self._at(kernel)
+        part, place = self._locate(kernel)
         return part.features(place, X, tol)
 
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as a function independent of stack and rows."""
-        part, place = self._at(kernel)
+        part, place = self._locate(kernel)
         return part.function(place, v, tol)
 
     def expansion(self, kernel: int, rho: Array) -> KernelFunction:
         """Return ``sum_i rho_i k_m(x, x_i)`` as a function of standardized columns."""
-        part, place = self._at(kernel)
+        part, place = self._locate(kernel)
         return part.expansion(place, rho)
 
-    def left_over(self, kernel: int, tol: float) -> float:
-        part, place = self._at(kernel)
-        return part.left_over(place, tol)
+    def residual_trace(self, kernel: int, tol: float) -> float:
+        part, place = self._locate(kernel)
+        return part.residual_trace(place, tol)
 
     def constraints_of(self, kernel: int) -> Array | None:
-        part, place = self._at(kernel)
+        part, place = self._locate(kernel)
         return part.constraints_of(place)
 
     @cached_property
@@ -157,18 +157,18 @@ class CompositeStack(FactoredStack):
         return any(part.shaped for part in self.parts)
 
     def many_directions(self, kernel: int) -> bool:
-        part, place = self._at(kernel)
+        part, place = self._locate(kernel)
         return part.many_directions(place)
 
-    def for_products(self, kernel: int) -> bool:
-        part, place = self._at(kernel)
-        return part.for_products(place)
+    def needs_products(self, kernel: int) -> bool:
+        part, place = self._locate(kernel)
+        return part.needs_products(place)
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return the operators of every part, under the stack's numbering."""
         if self.table.chunked:
             return self.table.operators(self.templates(kernels, tol))
-        return joined(self._collect_parts(kernels, lambda part, own: part.operators(own, tol)))
+        return join_neighbors(self._collect_parts(kernels, lambda part, own: part.operators(own, tol)))
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[Any]:
         """Return operators without rows, bound by ``over(table)``."""
@@ -201,7 +201,7 @@ class CompositeStack(FactoredStack):
 
     def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
         """Return ``rho' K_m rho`` of a single kernel as accurately as possible, and an error bound."""
-        part, place = self._at(kernel)
+        part, place = self._locate(kernel)
         return part.exact_quad(place, rho)
 
     @property
@@ -233,7 +233,7 @@ class CompositeStack(FactoredStack):
         return out
 
     def _kernel_diag(self, kernel: int) -> Array:
-        part, place = self._at(kernel)
+        part, place = self._locate(kernel)
         return part._kernel_diag(place)
 
     def add_largest(self, kernels: Array, sizes: Array, out: Array) -> None:
@@ -242,11 +242,11 @@ class CompositeStack(FactoredStack):
             own = self._part[kernels] == number
             part.add_largest(self._place[kernels[own]], sizes[own], out)
 
-    def _on_table(self, table: ColumnTable, kernels: Array) -> FactoredStack:
+    def _rebuild(self, table: ColumnTable, kernels: Array) -> FactoredStack:
         parts, members = [], []
         for number, part in enumerate(self.parts):
             slots = np.flatnonzero(self._part[kernels] == number)
             if len(slots):
-                parts.append(part._on_table(table, self._place[kernels[slots]]))
+                parts.append(part._rebuild(table, self._place[kernels[slots]]))
                 members.append(slots)
         return CompositeStack(parts, members, names=self._names_of(kernels))

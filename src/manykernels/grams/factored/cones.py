@@ -169,12 +169,12 @@ def polar_norm(G: Array | None, g: Array) -> float:
     return float(np.linalg.norm(g + mu @ G))  # a bound whatever the digits of the multipliers are
 
 
-def held(G: Array, v: Array) -> Array:
+def active_inequalities(G: Array, v: Array) -> Array:
     """Return the active inequalities of ``v``, up to rounding."""
     return G[G @ v <= ON_FACE * float(np.linalg.norm(v))]
 
 
 def face(G: Array, v: Array) -> Array:
     """Return an orthonormal basis (r, f) of the moves of ``v`` within the active inequalities."""
-    rows = held(G, v)
+    rows = active_inequalities(G, v)
     return np.asarray(null_space(rows)) if len(rows) else np.eye(len(v))

@@ -28,8 +28,8 @@ from manykernels.grams.factored.cells import grid_levels, grid_parts
 from manykernels.grams.factored.cones import polar_norm
 from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, LevelFeatures, averages_levels, feature_map
 from manykernels.grams.factored.levels import LevelOperator, SlopeOperator
-from manykernels.grams.factored.operators import ColumnFactors, FeatureOperator, adjoints, reads_columns, stored
-from manykernels.grams.factored.prediction import KernelFunction, LineFunction, on_landmarks
+from manykernels.grams.factored.operators import ColumnFactors, FeatureOperator, adjoints, reads_columns, store_factors
+from manykernels.grams.factored.prediction import KernelFunction, LineFunction, create_landmark_function
 from manykernels.grams.loops import add_norms, largest_squares
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Ordinal, Overlap, Shaped
@@ -98,7 +98,7 @@ class ExplicitStack(FactoredStack):
         operator = (SlopeOperator if slope else LevelOperator)(*place)
         if self.table.chunked:
             return operator
-        self._levels[kernel] = operator.over(self.table)
+        self._levels[kernel] = operator.transfer(self.table)
         return self._levels[kernel]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
@@ -108,12 +108,12 @@ class ExplicitStack(FactoredStack):
         """
         if self.table.chunked:
             return self.table.operators(self.templates(kernels))
-        if len(kernels) and (whole := self.in_place) is not None:
+        if len(kernels) and (whole := self.joint_columns) is not None:
             own = np.sort(np.asarray(kernels))
             return [ColumnFactors(whole.columns, own, whole.firsts[own], whole.ranks[own], whole.roots[own])]
         made: list[Any] = [self._stored.get(kernel) for kernel in kernels]
         missing = [slot for slot, one in enumerate(made) if one is None]
-        found = stored(self.table.operators(self.templates([kernels[slot] for slot in missing])))
+        found = store_factors(self.table.operators(self.templates([kernels[slot] for slot in missing])))
         for slot, operator in zip(missing, found, strict=True):
             made[slot] = operator
             if getattr(operator, "in_place", False):  # nothing is held but the table
@@ -138,10 +138,12 @@ class ExplicitStack(FactoredStack):
         spec, features = self.specs[kernel], self._maps[kernel]
         if isinstance(features, LevelFeatures) and all(basis is None for basis in features.bases):
             landmarks = features.landmarks
-            return on_landmarks(spec, landmarks, float(np.sqrt(self.scales[kernel] * len(features.levels))) * v)
+            return create_landmark_function(
+                spec, landmarks, float(np.sqrt(self.scales[kernel] * len(features.levels))) * v
+            )
         if not isinstance(spec, Shaped):
             return super().function(kernel, v, tol)
-        return LineFunction.of(spec, np.sqrt(self.scales[kernel]) * spec.at_knots(v))
+        return LineFunction.create(spec, np.sqrt(self.scales[kernel]) * spec.knot_values(v))
 
     def constraints_of(self, kernel: int) -> Array | None:
         """Return the inequalities ``G v >= 0`` of the coefficients of a kernel, None if unconstrained."""
@@ -170,7 +172,7 @@ class ExplicitStack(FactoredStack):
         return list(zip(np.maximum(squares - errors, 0.0).T, (squares + errors).T, strict=True))
 
     @cached_property
-    def in_place(self) -> ColumnFactors | None:
+    def joint_columns(self) -> ColumnFactors | None:
         """The factors of all kernels together, for neighboring columns in place."""
         if self._whole is None:
             return None
@@ -227,5 +229,5 @@ class ExplicitStack(FactoredStack):
         """Rounding beside ``||rho||_1^2``, and the tails of series."""
         return ROUNDING * self.largest + self.scales * [found.tail for found in self._maps]
 
-    def _of_kernels(self, kernels: Array) -> dict[str, Any]:
+    def _kernel_arguments(self, kernels: Array) -> dict[str, Any]:
         return {"maps": [self._maps[m] for m in kernels.tolist()]}

@@ -89,7 +89,7 @@ class PeriodicFeatures(FeatureMap):
     order: int
 
     @classmethod
-    def of(cls, spec: Periodic) -> PeriodicFeatures | None:
+    def create(cls, spec: Periodic) -> PeriodicFeatures | None:
         """Return the series with a tail below rounding, None if too long."""
         most = MAX_FEATURES // 2
         coefficients = _series(spec, 2 * most)
@@ -171,7 +171,7 @@ class LevelFeatures(FeatureMap):
     bases: tuple[Array | None, ...]
 
     @classmethod
-    def of(cls, spec: KernelSpec, levels: Sequence[Array]) -> LevelFeatures:
+    def create(cls, spec: KernelSpec, levels: Sequence[Array]) -> LevelFeatures:
         """Decompose the kernel on the levels of every column; the identity for `Overlap`."""
         bases = [None if isinstance(spec, Overlap) else _inverse_root(spec(own[:, None])) for own in levels]
         return cls(spec, tuple(levels), tuple(bases))
@@ -219,7 +219,7 @@ class SlopeFeatures(LevelFeatures):
         return slope_columns(self.spec) or (0, 1)
 
     @classmethod
-    def of(cls, spec: KernelSpec, levels: Sequence[Array]) -> SlopeFeatures:
+    def create(cls, spec: KernelSpec, levels: Sequence[Array]) -> SlopeFeatures:
         """Return the features for these levels of the grouping."""
         return cls(spec, tuple(levels), (None,))
 
@@ -259,15 +259,15 @@ def feature_map(spec: KernelSpec, n_columns: int, levels: Sequence[Array] | None
     if isinstance(spec, Polynomial) and n_columns == 1:
         return PolynomialFeatures(spec)
     if isinstance(spec, Periodic) and n_columns == 1:
-        return PeriodicFeatures.of(spec)
+        return PeriodicFeatures.create(spec)
     if slope_columns(spec) is not None:
-        return None if levels is None else SlopeFeatures.of(spec, levels)
+        return None if levels is None else SlopeFeatures.create(spec, levels)
     if (
         averages_levels(spec)
         and levels is not None
         and (isinstance(spec, Overlap) or sum(map(len, levels)) <= MAX_FEATURES)
     ):
-        return LevelFeatures.of(spec, levels)
+        return LevelFeatures.create(spec, levels)
     return None
 
 

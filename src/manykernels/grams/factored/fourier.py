@@ -26,7 +26,7 @@ from manykernels.grams.factored.fourier_factor import (
     bin_ratio,
     fourier_plan,
     frequencies,
-    laid_out,
+    lay_out_columns,
     most_frequencies,
     periods,
     piece_spacing,
@@ -35,7 +35,7 @@ from manykernels.grams.factored.fourier_factor import (
 )
 from manykernels.grams.factored.landmarks import NystroemFeatures, pivoted_cholesky, rank_limit
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values
-from manykernels.grams.factored.operators import FeatureOperator, joined, stored
+from manykernels.grams.factored.operators import FeatureOperator, join_neighbors, store_factors
 from manykernels.grams.factored.prediction import FourierSeries, KernelFunction
 from manykernels.grams.rows.columns import ColumnTable, Reading
 from manykernels.kernels import Gaussian, KernelSpec
@@ -57,7 +57,7 @@ class LeadingDirections:
     trace: float  # of the kernel on the rows, without scale
 
     @classmethod
-    def of(
+    def fit(
         cls,
         spec: KernelSpec,
         column: int,
@@ -70,28 +70,28 @@ class LeadingDirections:
         rows, counts = distinct(spec, column, table)
         landmark_share = 0.1  # of the trace that a factor may leave: what its landmarks may
         landmarks = pivoted_cholesky(spec, rows, landmark_share * tol, max_rank, counts)[1]
-        base = NystroemFeatures.of(spec, rows.points[landmarks])
+        base = NystroemFeatures.factorize(spec, rows.points[landmarks])
         Z = base(rows.points)
         gram = (Z.T * counts) @ Z
         known = None if coarser is None else coarser.features.directions
         directions = _directions(gram, known)
         sizes = np.einsum("ij,ij->j", directions, gram @ directions)
         trace = float(spec.diag(rows.points) @ counts)
-        return cls(base.turned(directions), sizes, trace)
+        return cls(base.rotate(directions), sizes, trace)
 
     @property
-    def left_over(self) -> float:
+    def residual_trace(self) -> float:
         """Share of the trace left by all directions."""
         return max(1.0 - float(self.sizes.sum()) / max(self.trace, 1e-300), 0.0)
 
-    def at(self, tol: float) -> NystroemFeatures:
+    def truncate(self, tol: float) -> NystroemFeatures:
         """Return the features that leave at most ``tol`` of the trace, or all available."""
         left = self.trace - np.cumsum(self.sizes)
         enough = np.flatnonzero(left <= tol * self.trace)
         rank = int(enough[0]) + 1 if len(enough) else len(self.sizes)
         directions = self.features.directions
         assert directions is not None
-        return self.features.turned(directions[:, :rank])
+        return self.features.rotate(directions[:, :rank])
 
 
 def distinct(spec: KernelSpec, column: int, table: ColumnTable) -> tuple[Reading, Array]:
@@ -256,8 +256,8 @@ class FourierStack(FactoredStack):
     def _layout(self) -> list[PlannedColumns]:
         """Return columns of a common expansion together."""
         extents, own = self.table.high - self.table.low, np.flatnonzero(~self._reads_values)
-        found = laid_out(self.columns[own], self.widths[own], extents, self.tol) if len(own) else ()
-        return [together.of(own) for together in found]
+        found = lay_out_columns(self.columns[own], self.widths[own], extents, self.tol) if len(own) else ()
+        return [together.embed(own) for together in found]
 
     def _moments_of(
         self, batches: Sequence[PlannedColumns], rhos: Sequence[Any]
@@ -301,7 +301,7 @@ class FourierStack(FactoredStack):
         changes the square by ``d (2 length + d)``: far less than the share of ``||rho||_1^2`` for a weak penalty.
         """
         if self._reads_values[kernel]:
-            one = self._on_table(self.table, np.array([kernel]))
+            one = self._rebuild(self.table, np.array([kernel]))
             return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
         self._count(1)
         width, column, scale = (float(self.widths[kernel]),), int(self.columns[kernel]), float(self.scales[kernel])
@@ -367,7 +367,7 @@ class FourierStack(FactoredStack):
     def spec_of(self, kernel: int) -> Gaussian:
         return Gaussian(float(self.widths[kernel]))
 
-    def _on_table(self, table: ColumnTable, kernels: Array) -> FourierStack:
+    def _rebuild(self, table: ColumnTable, kernels: Array) -> FourierStack:
         return FourierStack(
             table,
             self.columns[kernels],
@@ -434,15 +434,15 @@ class FourierStack(FactoredStack):
         if tol not in found:
             coarser = found.get(min((other for other in found if other > tol), default=tol))
             rows, limit = self.table.sample(), rank_limit(self.n_samples, tol)
-            found[tol] = LeadingDirections.of(spec, columns[0], rows, tol, limit, coarser)
-        return FeatureOperator(kernel, columns, spec, found[tol].at(tol), scale)
+            found[tol] = LeadingDirections.fit(spec, columns[0], rows, tol, limit, coarser)
+        return FeatureOperator(kernel, columns, spec, found[tol].truncate(tol), scale)
 
-    def left_over(self, kernel: int, tol: float) -> float:
+    def residual_trace(self, kernel: int, tol: float) -> float:
         """Return the trace left by the landmarks of a narrow kernel at the maximal number."""
         if not self._is_narrow(kernel):
             return 0.0
         self._landmarks(kernel, tol)
-        share = self._leading[kernel][tol].left_over
+        share = self._leading[kernel][tol].residual_trace
         return share if share > tol else 0.0
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[FeatureOperator | ColumnOperator]:
@@ -496,7 +496,7 @@ class FourierStack(FactoredStack):
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return operators over all rows."""
         made = self.table.operators(self.templates(kernels, tol))
-        return made if self.table.chunked else joined(stored(made))
+        return made if self.table.chunked else join_neighbors(store_factors(made))
 
     def factor(self, kernel: int, tol: float) -> Array:
         """Return ``Z_m`` (N, rank) with ``trace(K_m - Z_m Z_m') <= tol * trace(K_m)``, exact to rounding."""
@@ -509,7 +509,7 @@ class FourierStack(FactoredStack):
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of ``Z_m`` for new samples; zero for kernel values below 1e-15."""
         if self._is_narrow(kernel):
-            return self._landmarks(kernel, tol).over(X).rows(slice(None))
+            return self._landmarks(kernel, tol).transfer(X).rows(slice(None))
         column = int(self.columns[kernel])
         reading = X.reading(self.spec_of(kernel), (column,))
         (factor,) = self._factors_of([kernel])
@@ -519,7 +519,7 @@ class FourierStack(FactoredStack):
         """Return ``z_m(x)' v`` as a trigonometric series."""
         if self._is_narrow(kernel):
             return super().function(kernel, v, tol)
-        return FourierSeries.of(self._factors_of([kernel])[0], v, float(self.table.low[self.columns[kernel]]))
+        return FourierSeries.create(self._factors_of([kernel])[0], v, float(self.table.low[self.columns[kernel]]))
 
 
 Geometry = tuple[int, float, float, int]

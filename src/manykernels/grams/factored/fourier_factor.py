@@ -165,9 +165,9 @@ class PlannedColumns:
         wider = None if self.wider is None else self.wider._part(part)
         return replace(self, columns=self.columns[part], members=self.members[part], wider=wider)
 
-    def of(self, members: Array) -> PlannedColumns:
+    def embed(self, members: Array) -> PlannedColumns:
         """Return the pattern embedded in a larger stack."""
-        wider = None if self.wider is None else self.wider.of(members)
+        wider = None if self.wider is None else self.wider.embed(members)
         return replace(self, members=members[self.members], wider=wider)
 
     def together(self, n_vectors: int) -> Iterator[slice]:
@@ -188,7 +188,7 @@ class PlannedColumns:
             yield from self.wider.quads(coarser(moments, self.count))
 
 
-def laid_out(columns: Array, widths: Array, extents: Array, tol: float) -> Iterator[PlannedColumns]:
+def lay_out_columns(columns: Array, widths: Array, extents: Array, tol: float) -> Iterator[PlannedColumns]:
     """Yield kernels as columns of a common expansion; ``extents`` are of all columns of the table."""
     order = np.lexsort((widths, columns))
     heads = np.flatnonzero(np.diff(columns[order], prepend=-1))
@@ -470,7 +470,7 @@ class ColumnOperator(FactorOperator):
         self._table = np.concatenate(parts, axis=2) if len(parts) > 1 else parts[0]
         self._parts = int(np.ceil(spacing / (ROUNDED * min(factor.width for factor in factors))))
 
-    def over(self, table: ColumnTable) -> ColumnOperator:
+    def transfer(self, table: ColumnTable) -> ColumnOperator:
         """Return the same functions of other rows."""
         other = copy.copy(self)
         other._x = table.column(self.positions[0])
@@ -495,7 +495,7 @@ class ColumnOperator(FactorOperator):
         table_rows(read_only(x), self._origin, self._inverse, self._table, out)
         return out
 
-    def rounded(self, codes: Array) -> Array:
+    def assign_bins(self, codes: Array) -> Array:
         """Set the bin of every row (N,) int16, and return the factors at the middle of bins, and of no bin, (B, r).
 
         Bins are those of the pieces, divided into as many as are a `ROUNDED` part of the narrowest width at most.

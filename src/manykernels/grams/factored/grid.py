@@ -79,7 +79,7 @@ class GridStack(FactoredStack):
                     codes[axis.key] = len(axes)
                     axes.append(axis)
             group[m] = sets.setdefault(tuple(codes[axis.key] for axis in own), len(sets))
-        return group, Groups.of(axes, list(sets))
+        return group, Groups.lay_out(axes, list(sets))
 
     @cached_property
     def _codes(self) -> Array:
@@ -183,7 +183,7 @@ class GridStack(FactoredStack):
         if self.table.chunked:
             return self.table.operators(self.templates(kernels, tol))
         made = zip(kernels, self.templates(kernels, tol), strict=True)
-        return [operator.at(self._cells_of(int(self._group[m]))) for m, operator in made]
+        return [operator.move_to_cells(self._cells_of(int(self._group[m]))) for m, operator in made]
 
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as the values in the cells."""

@@ -103,7 +103,7 @@ class NystroemFeatures(FeatureMap):
     directions: Array | None = None
 
     @classmethod
-    def of(cls, spec: KernelSpec, landmarks: Array) -> NystroemFeatures:
+    def factorize(cls, spec: KernelSpec, landmarks: Array) -> NystroemFeatures:
         """Factorize the kernel on the landmarks."""
         gram = spec(landmarks)
         try:
@@ -117,7 +117,7 @@ class NystroemFeatures(FeatureMap):
         """A feature per landmark, or per direction."""
         return len(self.landmarks) if self.directions is None else self.directions.shape[1]
 
-    def turned(self, directions: Array) -> NystroemFeatures:
+    def rotate(self, directions: Array) -> NystroemFeatures:
         """Return the directions of the features."""
         return replace(self, directions=directions)
 
@@ -134,14 +134,14 @@ ROUNDS = 10  # of k-means
 PIECE = 4096  # rows whose residual is computed at once
 
 
-def drawn_features(
+def draw_features(
     spec: KernelSpec, columns: tuple[int, ...], table: ColumnTable, tol: float, max_rank: int, by: str = "cholesky"
 ) -> NystroemFeatures:
     """Return the projection on landmarks from the rows of a table, or from a sample of chunked rows."""
     rows = _content_order(table.sample().reading(spec, columns))
     if by == "cholesky":
-        return NystroemFeatures.of(spec, rows.points[pivoted_cholesky(spec, rows, tol, max_rank)[1]])
-    return NystroemFeatures.of(spec, rows.points[_double_landmarks(spec, rows, tol, max_rank, by)])
+        return NystroemFeatures.factorize(spec, rows.points[pivoted_cholesky(spec, rows, tol, max_rank)[1]])
+    return NystroemFeatures.factorize(spec, rows.points[_double_landmarks(spec, rows, tol, max_rank, by)])
 
 
 def _content_order(rows: Reading) -> Reading:
@@ -161,7 +161,7 @@ def _double_landmarks(spec: KernelSpec, rows: Reading, tol: float, max_rank: int
     while size:
         proposed = present[propose(size)]
         kept = proposed[_independent(spec(rows.points[proposed]))]
-        if size == most or _left(spec, rows, kept, diagonal) <= tol * float(diagonal.sum()):
+        if size == most or _remaining_trace(spec, rows, kept, diagonal) <= tol * float(diagonal.sum()):
             break
         size = min(2 * size, most)
     return kept
@@ -199,10 +199,10 @@ def _independent(gram: Array) -> Array:
     return np.sort(pivots[:rank] - 1)
 
 
-def _left(spec: KernelSpec, rows: Reading, kept: Array, diagonal: Array) -> float:
+def _remaining_trace(spec: KernelSpec, rows: Reading, kept: Array, diagonal: Array) -> float:
     """Return the trace left by the projection on landmarks."""
     landmarks, left = rows.points[kept], 0.0
-    features = NystroemFeatures.of(spec, landmarks)
+    features = NystroemFeatures.factorize(spec, landmarks)
     for start in range(0, len(diagonal), PIECE):
         piece = slice(start, start + PIECE)
         own = features(rows.points[piece])

@@ -39,7 +39,7 @@ class LevelOperator(FeatureOperator):
         """Largest number of nonzero features in a row, the bound on ``Z' W Z`` over the diagonal."""
         return len(self.positions)
 
-    def over(self, table: ColumnTable) -> LevelOperator:
+    def transfer(self, table: ColumnTable) -> LevelOperator:
         """Return the same features of other rows, with cached levels."""
         if table is self._table:
             return self
@@ -93,10 +93,10 @@ class SlopeOperator(LevelOperator):
 
     level_columns = 1
 
-    def over(self, table: ColumnTable) -> SlopeOperator:
+    def transfer(self, table: ColumnTable) -> SlopeOperator:
         if table is self._table:
             return self
-        other = super().over(table)
+        other = super().transfer(table)
         assert isinstance(other, SlopeOperator)
         known, values = table.present(self.positions), table.values(self.positions[self._map.columns[1]])
         other._slopes = values if known is None else np.where(known, values, 0.0)

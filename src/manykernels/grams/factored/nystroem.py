@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from manykernels.grams.factored.base import ROUNDING, FactoredStack
-from manykernels.grams.factored.landmarks import NystroemFeatures, drawn_features, rank_limit
+from manykernels.grams.factored.landmarks import NystroemFeatures, draw_features, rank_limit
 from manykernels.grams.factored.operators import CHUNK_ROWS, FeatureOperator
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
@@ -46,10 +46,10 @@ class NystroemStack(FactoredStack):
         """Return the features of a kernel; the landmarks are kept, nothing of length N."""
         key, spec, columns = (kernel, tol, rank), self.specs[kernel], self.positions[kernel]
         if key not in self._maps:
-            self._maps[key] = drawn_features(spec, columns, self.table, tol, rank, self.landmarks_by)
+            self._maps[key] = draw_features(spec, columns, self.table, tol, rank, self.landmarks_by)
         return FeatureOperator(kernel, columns, spec, self._maps[key], float(self.scales[kernel]))
 
-    def left_over(self, kernel: int, tol: float) -> float:
+    def residual_trace(self, kernel: int, tol: float) -> float:
         """Return the trace left by the maximal number of landmarks, on some of the rows."""
         limit = rank_limit(self.n_samples, tol)
         operator = self._operator(kernel, tol, limit)
@@ -59,7 +59,7 @@ class NystroemStack(FactoredStack):
         trace_rows = 1000  # that say what landmarks leave of the trace
         rows = np.linspace(0, sample.n_rows - 1, min(sample.n_rows, trace_rows)).astype(np.int64)
         reading = sample.reading(self.specs[kernel], self.positions[kernel], rows)
-        Z, diagonal = operator.over(sample).rows(rows), reading.masked(self.specs[kernel].diag(reading.points))
+        Z, diagonal = operator.transfer(sample).rows(rows), reading.masked(self.specs[kernel].diag(reading.points))
         return max(1.0 - float(np.sum(Z * Z)) / (float(self.scales[kernel]) * float(diagonal.sum())), 0.0)
 
     def many_directions(self, kernel: int) -> bool:
@@ -72,7 +72,7 @@ class NystroemStack(FactoredStack):
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of ``Z_m`` for new samples."""
-        operator = self.templates([kernel], tol)[0].over(X)
+        operator = self.templates([kernel], tol)[0].transfer(X)
         out = np.empty((X.n_rows, operator.rank))
         for start in range(0, len(out), CHUNK_ROWS):
             out[start : start + CHUNK_ROWS] = operator.rows(slice(start, min(start + CHUNK_ROWS, len(out))))
@@ -95,11 +95,11 @@ class NystroemStack(FactoredStack):
         slack = ROUNDING * self.largest[:, None] * np.array(sizes)
         return list(zip(np.maximum(inner - slack, 0.0).T, (outer + slack).T, strict=True))
 
-    def _of_kernels(self, kernels: Array) -> dict[str, Any]:
+    def _kernel_arguments(self, kernels: Array) -> dict[str, Any]:
         return {"rank": self.rank, "landmarks_by": self.landmarks_by}
 
 
 def _sums(templates: Sequence[FeatureOperator], table: ColumnTable, *rhos: Array) -> list[tuple[Array, Array]]:
     """Return ``Z' rho`` and the remaining diagonal for every kernel and vector, over some rows."""
     columns = np.stack(rhos, axis=1)
-    return [template.over(table).sums(columns) for template in templates]
+    return [template.transfer(table).sums(columns) for template in templates]

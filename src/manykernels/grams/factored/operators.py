@@ -100,9 +100,9 @@ class DenseOperator(FactorOperator):
         self._excess = excess
 
     @classmethod
-    def of(cls, operator: Any) -> DenseOperator:
+    def create(cls, operator: Any) -> DenseOperator:
         """Return the same factors in memory, in place for columns or features of the table."""
-        columns, kept = getattr(operator, "columns_in_place", None), getattr(operator, "kept", None)
+        columns, kept = getattr(operator, "columns_in_place", None), getattr(operator, "cached_features", None)
         if (lent := columns if kept is None else kept) is not None:
             place = operator.kernels, [lent], operator.starts, operator.positions, None, (operator.root,)
             return cls(*place, in_place=columns is not None)
@@ -110,7 +110,7 @@ class DenseOperator(FactorOperator):
         return cls(operator.kernels, [rows], operator.starts, operator.positions, operator.excess)
 
     @classmethod
-    def joined(cls, operators: Sequence[DenseOperator]) -> DenseOperator:
+    def join(cls, operators: Sequence[DenseOperator]) -> DenseOperator:
         """Return operators on the same columns joined, for joint treatment of their kernels."""
         if len(operators) == 1:
             return operators[0]
@@ -131,7 +131,7 @@ class DenseOperator(FactorOperator):
         return cls(every[0], [operator.rows(slice(None)) for operator in operators], *every[1:], excess)
 
     @property
-    def held(self) -> Array:
+    def array(self) -> Array:
         """The array, the first of several."""
         return self._factors[0]
 
@@ -180,7 +180,7 @@ class ColumnFactors(FactorOperator):
         self.places, self.scale = neighbors_from(firsts, ranks), np.repeat(roots, ranks)
 
     @classmethod
-    def of(cls, table: ColumnTable, operators: Sequence[Any]) -> ColumnFactors | None:
+    def create(cls, table: ColumnTable, operators: Sequence[Any]) -> ColumnFactors | None:
         """Return the operators' factors together, or None unless all are columns in place."""
         if len(operators) == 1 and isinstance(operators[0], cls):
             return operators[0]
@@ -325,12 +325,12 @@ class FeatureOperator(FactorOperator):
         return None if table is None or table.chunked or not self.reads_columns(table) else table
 
     @property
-    def kept(self) -> Array | None:
+    def cached_features(self) -> Array | None:
         """The factors without their root, (N, r), if kept by the table."""
         own = self._table is not None and isinstance(self._map, OwnFeatures)
-        return self._table.kept_features(self._spec, self.positions) if own else None  # type: ignore[union-attr]
+        return self._table.cached_features(self._spec, self.positions) if own else None  # type: ignore[union-attr]
 
-    def over(self, table: ColumnTable) -> FeatureOperator:
+    def transfer(self, table: ColumnTable) -> FeatureOperator:
         """Return the same features of other rows."""
         other = copy.copy(self)
         other._table = table
@@ -345,18 +345,18 @@ class FeatureOperator(FactorOperator):
     def small(self) -> bool:
         """Whether features are few enough to be kept rather than computed in every product."""
         assert self._table is not None
-        return self.rank * self._table.n_rows <= STORED or self.kept is not None
+        return self.rank * self._table.n_rows <= STORED or self.cached_features is not None
 
     def rows(self, index: RowIndex) -> Array:
         assert self._table is not None
-        if (kept := self.kept) is not None:
+        if (kept := self.cached_features) is not None:
             return self.root * kept[index].astype(np.float64, copy=False)
         reading = self._table.reading(self._spec, self.positions, index)
         return reading.masked(self._map(reading.points) * self.root)
 
     def add_scores(self, v: Array, out: Array) -> None:
         assert self._table is not None
-        kept = self.kept
+        kept = self.cached_features
         for rows in self._slices():
             if kept is not None:
                 out[rows] += self.rows(rows) @ v
@@ -367,7 +367,7 @@ class FeatureOperator(FactorOperator):
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``, of a single vector or of several in columns."""
         assert self._table is not None
-        if (kept := self.kept) is not None:
+        if (kept := self.cached_features) is not None:
             return self.root * product_in_precision(kept.T, rho)
         total = np.zeros((self.rank, *rho.shape[1:]))
         for rows in self._slices():
@@ -399,19 +399,19 @@ def reads_columns(spec: KernelSpec, features: FeatureMap) -> bool:
     return isinstance(features, LinearFeatures) and spec.family != "missing"
 
 
-def stored(operators: Sequence[Any]) -> list[Any]:
+def store_factors(operators: Sequence[Any]) -> list[Any]:
     """Return operators over rows in memory, with stored factors if cheaper than recomputation."""
-    return [DenseOperator.of(op) if getattr(op, "small", False) else op for op in operators]
+    return [DenseOperator.create(op) if getattr(op, "small", False) else op for op in operators]
 
 
-def joined(operators: Sequence[Any]) -> list[Any]:
+def join_neighbors(operators: Sequence[Any]) -> list[Any]:
     """Return neighbors on the same columns joined, as far as held in memory."""
     if len({op.positions for op in operators}) == len(operators):
         return list(operators)
     made: list[Any] = []
     for held, group in groupby(operators, key=lambda op: isinstance(op, DenseOperator) and op.positions):
         members = list(group)
-        made += [DenseOperator.joined(members)] if held and len(members) > 1 else members
+        made += [DenseOperator.join(members)] if held and len(members) > 1 else members
     return made
 
 
@@ -448,7 +448,7 @@ class ChunkedOperator(FactorOperator):
         return self._table.reduce(self._positions, _diagonal, self._shared, weights)
 
     @classmethod
-    def joined(cls, operators: Sequence[ChunkedOperator]) -> ChunkedOperator:
+    def join(cls, operators: Sequence[ChunkedOperator]) -> ChunkedOperator:
         """Return operators over the same rows as a single operator."""
         if len(operators) == 1:
             return operators[0]
@@ -497,7 +497,7 @@ def adjoints(templates: Sequence[Any], table: ColumnTable, rho: Array) -> list[A
             out[slot] = templates[slot].root * part
     for slot, template in enumerate(templates):
         if out[slot] is None:
-            out[slot] = template.over(table).adjoint(rho)
+            out[slot] = template.transfer(table).adjoint(rho)
     return out
 
 
@@ -517,7 +517,7 @@ def _blocks(slots: Sequence[int], templates: Sequence[Any]) -> list[list[int]]:
 def _add_scores(parts: Sequence[Array | None], table: ColumnTable, templates: Sequence[Any], out: Array) -> None:
     for template, v in zip(templates, parts, strict=True):
         if v is not None:
-            template.over(table).add_scores(v, out)
+            template.transfer(table).add_scores(v, out)
 
 
 def _adjoint(table: ColumnTable, templates: Sequence[Any], rho: Array) -> Array:
@@ -525,11 +525,11 @@ def _adjoint(table: ColumnTable, templates: Sequence[Any], rho: Array) -> Array:
 
 
 def _diagonal(table: ColumnTable, templates: Sequence[Any], weights: Array) -> Array:
-    return np.asarray(templates[0].over(table).diagonal(weights))
+    return np.asarray(templates[0].transfer(table).diagonal(weights))
 
 
 def _rows(templates: Sequence[Any], table: ColumnTable, index: Array) -> Array:
-    return np.hstack([template.over(table).rows(index) for template in templates])
+    return np.hstack([template.transfer(table).rows(index) for template in templates])
 
 
 def _weighted_gram(intercept: bool, table: ColumnTable, templates: Sequence[Any], weights: Array) -> Array:

@@ -39,7 +39,7 @@ class FourierSeries(WithoutCaches):
     sines: Array  # (K + 1,) float64
 
     @classmethod
-    def of(cls, factor: FourierFactor, coefficients: Array, low: float) -> FourierSeries:
+    def create(cls, factor: FourierFactor, coefficients: Array, low: float) -> FourierSeries:
         """Return the function with the coefficients on the leading directions; data begin at ``low``."""
         n = len(factor.omega)
         weights = factor.directions[:, : len(coefficients)] @ coefficients
@@ -147,13 +147,13 @@ class LineFunction(LandmarkFunction):
     """A function of a single column with a shape: lines between values, the coefficients, at knots, the landmarks."""
 
     @classmethod
-    def of(cls, spec: Shaped, values: Array) -> LineFunction:
+    def create(cls, spec: Shaped, values: Array) -> LineFunction:
         """Return the function with the values at the knots of the kernel."""
         return cls(spec, np.array(spec.points)[:, None], values)
 
     def __call__(self, points: Array) -> Array:
         """Return the function at points (n, 1)."""
-        return cast("Shaped", self.spec).between(self.coefficients[:, None], points)[:, 0]
+        return cast("Shaped", self.spec).interpolate(self.coefficients[:, None], points)[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +171,7 @@ class SparseFunction:
         return self.spec.read(points).scores(table)
 
     @classmethod
-    def of(cls, spec: ObjectKernel, table: Array) -> SparseFunction:
+    def create(cls, spec: ObjectKernel, table: Array) -> SparseFunction:
         """Return the function with the weights of all features."""
         places = np.flatnonzero(table)
         return cls(spec, places, table[places])
@@ -219,7 +219,7 @@ def total(parts: Sequence[KernelPart], n_targets: int, reading: Callable[[int], 
     return sums
 
 
-def on_landmarks(spec: Any, points: Any, coefficients: Array) -> LandmarkFunction:
+def create_landmark_function(spec: Any, points: Any, coefficients: Array) -> LandmarkFunction:
     """Return a function on landmarks, of the base kernel for a spec divided by the diagonal."""
     if spec.kind == "unit_diagonal":
         return LandmarkFunction(spec.base, points, coefficients, unit_diagonal=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.base import ROUNDING, FactoredStack
-from manykernels.grams.factored.landmarks import drawn_features, rank_limit
+from manykernels.grams.factored.landmarks import draw_features, rank_limit
 from manykernels.grams.factored.loops import matern_recursion
 from manykernels.grams.factored.operators import FeatureOperator
 from manykernels.grams.rows.columns import ColumnTable
@@ -50,7 +50,7 @@ class ScanStack(FactoredStack):
 
     def _sorted(self, column: int) -> tuple[Array, Array]:
         """Return the rows with a value, in increasing order, and their values."""
-        values, known = self.table.values(column), self.table.known(column)
+        values, known = self.table.values(column), self.table.find_complete(column)
         order = np.argsort(values, kind="stable")
         order = order if known is None else order[known[order]]
         return order, values[order]
@@ -98,6 +98,6 @@ class ScanStack(FactoredStack):
         made = []
         for m in map(int, kernels):
             spec, columns = self.specs[m], self.positions[m]
-            features = drawn_features(spec, columns, self.table, tol, rank_limit(self.n_samples, tol))
+            features = draw_features(spec, columns, self.table, tol, rank_limit(self.n_samples, tol))
             made.append(FeatureOperator(m, columns, spec, features, float(self.scales[m])))
         return made

@@ -72,7 +72,7 @@ class SparseOperator(FactorOperator):
         """Cache features within a number of bytes; return the additional bytes."""
         return int(self._rows.keep(room))
 
-    def over(self, table: ColumnTable) -> SparseOperator:
+    def transfer(self, table: ColumnTable) -> SparseOperator:
         """Return the same features of other rows."""
         return SparseOperator(int(self.kernels[0]), self.positions, self.spec, self.root, self.seen, table)
 
@@ -149,7 +149,7 @@ class SparseStack(FactoredStack):
             return made
         dense_entries = 2**23  # of features that are kept as an array: 64 MB
         few = FEW_FEATURES, dense_entries / self.n_samples
-        return [DenseOperator.of(one) if one.rank <= min(few) else self._listed(one) for one in made]
+        return [DenseOperator.create(one) if one.rank <= min(few) else self._listed(one) for one in made]
 
     def _listed(self, operator: SparseOperator) -> SparseOperator:
         """Return an operator with cached features, as far as memory of the table permits."""
@@ -159,11 +159,11 @@ class SparseStack(FactoredStack):
 
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as the weights of the features."""
-        return SparseFunction.of(self.specs[kernel], self.templates([kernel])[0].weights(v))
+        return SparseFunction.create(self.specs[kernel], self.templates([kernel])[0].weights(v))
 
     def expansion(self, kernel: int, rho: Array) -> KernelFunction:
         """Return ``sum_i rho_i k_m(x, x_i)`` as the weights of the features."""
-        return self.function(kernel, self.templates([kernel])[0].over(self.table).adjoint(rho), 0.0)
+        return self.function(kernel, self.templates([kernel])[0].transfer(self.table).adjoint(rho), 0.0)
 
     @cached_property
     def _plain(self) -> list[SparseOperator]:
@@ -172,7 +172,7 @@ class SparseStack(FactoredStack):
 
     def _quad(self, r: Array) -> Array:
         if not self.table.chunked:  # one vector of features at a time
-            return np.array([_square(template.over(self.table).adjoint(r)) for template in self._plain])
+            return np.array([_square(template.transfer(self.table).adjoint(r)) for template in self._plain])
         sums = self.table.reduce(self._kernels_in_use, partial(adjoints, self._plain), r)
         return np.array([_square(part) for part in sums])
 
@@ -199,7 +199,7 @@ class SparseStack(FactoredStack):
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         out = np.zeros((len(kernels), self.n_samples, columns.shape[1]))
         for own, m in zip(out, kernels.tolist(), strict=True):
-            operator = self._plain[m].over(self.table)
+            operator = self._plain[m].transfer(self.table)
             for t, column in enumerate(columns.T):
                 scores = np.zeros(self.n_samples)
                 operator.add_scores(operator.adjoint(np.ascontiguousarray(column)), scores)
@@ -231,11 +231,11 @@ class SparseStack(FactoredStack):
     def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
         """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,)."""
         template, out = self._plain[kernel], np.zeros(X.n_rows)
-        template.over(X).add_scores(template.over(self.table).adjoint(rho), out)
+        template.transfer(X).add_scores(template.transfer(self.table).adjoint(rho), out)
         return out
 
     def _kernel_diag(self, kernel: int) -> Array:
-        return self._plain[kernel].over(self.table).squares()
+        return self._plain[kernel].transfer(self.table).squares()
 
     @cached_property
     def largest(self) -> Array:
@@ -247,9 +247,9 @@ class SparseStack(FactoredStack):
 
     def many_directions(self, kernel: int) -> bool:
         """Return whether there are too many features, so the matrix of few rows is cheaper."""
-        return not self.table.chunked and self.for_products(kernel)
+        return not self.table.chunked and self.needs_products(kernel)
 
-    def for_products(self, kernel: int) -> bool:
+    def needs_products(self, kernel: int) -> bool:
         """Whether features are too many for a Hessian: often some rows tell."""
         spec = self.specs[kernel]
         if spec.n_places <= FEW_FEATURES:
@@ -267,7 +267,7 @@ class SparseStack(FactoredStack):
         a_letter = 20.0  # multiplications that take as long as a letter of a pass
         return a_letter * self.n_kernels * float(self.nbytes)
 
-    def _of_kernels(self, kernels: Array) -> dict[str, Any]:
+    def _kernel_arguments(self, kernels: Array) -> dict[str, Any]:
         return {"seen": {at: self._seen[m] for at, m in enumerate(kernels.tolist()) if m in self._seen}}
 
 
@@ -276,8 +276,8 @@ def _square(values: Array) -> float:
 
 
 def _largest(templates: Sequence[SparseOperator], table: ColumnTable) -> Array:
-    return np.array([template.over(table).squares().max(initial=0.0) for template in templates])
+    return np.array([template.transfer(table).squares().max(initial=0.0) for template in templates])
 
 
 def _weighted(templates: Sequence[SparseOperator], table: ColumnTable, weight: Array) -> Array:
-    return np.array([template.over(table).squares() @ weight for template in templates])
+    return np.array([template.transfer(table).squares() @ weight for template in templates])

@@ -84,7 +84,7 @@ class RowSource(ABC):
         """Return columns of a chunk as a DataFrame or an array, (n, len(positions))."""
 
     @abstractmethod
-    def without(self, name: object) -> RowSource:
+    def drop_column(self, name: object) -> RowSource:
         """Return the source without a column."""
 
     def sample(self, rows: int = 1000) -> Any:

@@ -111,7 +111,7 @@ class ColumnTable(WithoutCaches):
         """Return training rows as a float array, NaN where a gap is allowed; learns names and encodings."""
         if _is_float(X) and not given:
             return X
-        table = Table.of(X)
+        table = Table.wrap(X)
         used = self.used = tuple(range(table.n_columns)) if self.used is None else self.used
         self.names = table.columns
         self.objects = {j: table.objects(j) for j in self.carried}
@@ -210,13 +210,13 @@ class ColumnTable(WithoutCaches):
             values = np.where((stored == GAP) & self.gaps[chosen][:, None], 0.0, values)
         return read_only(values)
 
-    def known(self, column: int, rows: RowIndex = slice(None)) -> Array | None:
+    def find_complete(self, column: int, rows: RowIndex = slice(None)) -> Array | None:
         """Return the rows with a value in a single column, (n,) bool; None without gaps in any column of the kind."""
         return self.columns[column][rows] != GAP if self.gaps[column] else None
 
     def present(self, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Array | None:
         """Return the rows with values in all columns, (n,) bool; None if all rows."""
-        found = [known for known in (self.known(j, rows) for j in positions) if known is not None]
+        found = [known for known in (self.find_complete(j, rows) for j in positions) if known is not None]
         return np.logical_and.reduce(found) if found else None
 
     def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Reading:
@@ -230,7 +230,7 @@ class ColumnTable(WithoutCaches):
         gaps = [self.columns[j][rows] == GAP if self.gaps[j] else np.zeros(self.n_rows, bool)[rows] for j in positions]
         return Reading(np.where(np.column_stack(gaps), UNSEEN, 0.0), None)
 
-    def kept_features(self, spec: KernelSpec, positions: tuple[int, ...]) -> Array | None:
+    def cached_features(self, spec: KernelSpec, positions: tuple[int, ...]) -> Array | None:
         """Return the features (n, r) of a kernel of landmarks, zero where it is; None if there is no room.
 
         Computed once for all kernels.
@@ -256,7 +256,7 @@ class ColumnTable(WithoutCaches):
 
     def diagonal(self, spec: KernelSpec, positions: tuple[int, ...]) -> Array:
         """Return ``k(x, x)`` of every row, (n,), zero where the kernel is."""
-        held = self.kept_features(spec, positions)
+        held = self.cached_features(spec, positions)
         if held is not None:
             return np.asarray(np.einsum("ij,ij->i", held, held, dtype=np.float64))
         reading = self.reading(spec, positions)
@@ -291,7 +291,7 @@ class ColumnTable(WithoutCaches):
         """Return the different values of a column in increasing order, or None if there are more than ``most``."""
         if len(np.unique(self.column(column)[: 10 * most])) > most + 1:
             return None
-        found = np.unique(self.values(column)[slice(None) if (known := self.known(column)) is None else known])
+        found = np.unique(self.values(column)[slice(None) if (known := self.find_complete(column)) is None else known])
         return found if len(found) <= most else None
 
     def categories(self, column: int, most: int) -> Array | None:
@@ -320,13 +320,13 @@ class ColumnTable(WithoutCaches):
 
     def operators(self, templates: Sequence[Any]) -> list[Any]:
         """Return operators without rows over the rows of the table."""
-        return [template.over(self) for template in templates]
+        return [template.transfer(self) for template in templates]
 
     def sample(self) -> ColumnTable:
         """Return the source rows of landmarks: all."""
         return self
 
-    def drawn(self, positions: tuple[int, ...], size: int) -> Array:
+    def draw_points(self, positions: tuple[int, ...], size: int) -> Array:
         """Return a limited number of points of complete rows, always the same rows."""
         present = self.present(positions)
         rows = np.arange(self.n_rows) if present is None else np.flatnonzero(present)
@@ -340,13 +340,13 @@ class ColumnTable(WithoutCaches):
             chunk = slice(start, min(start + size, self.n_rows))
             columns: Any = self.columns
             if isinstance(columns, dict):
-                part = self._of({j: column[chunk] for j, column in columns.items()}, chunk.stop - start)
+                part = self._convert({j: column[chunk] for j, column in columns.items()}, chunk.stop - start)
             else:
-                part = self._of(columns[:, chunk], chunk.stop - start)
+                part = self._convert(columns[:, chunk], chunk.stop - start)
             part.objects = {j: column[chunk] for j, column in self.objects.items()}
             yield chunk, part
 
-    def evaluated(self, size: int, function: Callable[[ColumnTable], Array]) -> Iterator[tuple[slice, Array]]:
+    def evaluate_slices(self, size: int, function: Callable[[ColumnTable], Array]) -> Iterator[tuple[slice, Array]]:
         """Yield slices of rows with the result of a function of the table, (..., n)."""
         for rows, part in self.chunks(size):
             yield rows, function(part)
@@ -355,19 +355,19 @@ class ColumnTable(WithoutCaches):
         """Return a table with values of a single column in the unit of the column, and centers elsewhere."""
         columns = np.repeat(self.center[:, None], len(values), axis=1)
         columns[column] = values
-        return self._of(columns, len(values))
+        return self._convert(columns, len(values))
 
     def grid(self, values: Mapping[int, Array]) -> ColumnTable:
         """Return a table with values of some columns in their units."""
-        return self._of(dict(values), len(next(iter(values.values()))))
+        return self._convert(dict(values), len(next(iter(values.values()))))
 
-    def taken(self, positions: Sequence[int], rows: Array) -> ColumnTable:
+    def copy_rows(self, positions: Sequence[int], rows: Array) -> ColumnTable:
         """Return a copy of some rows of some columns, under their numbers."""
-        part = self._of({j: read_only(self.columns[j][rows]) for j in positions}, len(rows))
+        part = self._convert({j: read_only(self.columns[j][rows]) for j in positions}, len(rows))
         part.objects = {j: column[rows] for j, column in self.objects.items() if j in positions}
         return part
 
-    def _of(self, columns: Array | Mapping[int, Array], n_rows: int) -> ColumnTable:
+    def _convert(self, columns: Array | Mapping[int, Array], n_rows: int) -> ColumnTable:
         """Return other checked rows in the units of the table. Columns may be a dictionary."""
         other = ColumnTable.copy_units(self)
         other.columns, other.n_rows, other.objects = columns, n_rows, {}
@@ -383,11 +383,11 @@ class ColumnTable(WithoutCaches):
 
     def header(self) -> ColumnTable:
         """Return the table without the rows, for reading other rows in the same way."""
-        return self._of({}, 0)
+        return self._convert({}, 0)
 
     def part(self, data: Array | pd.DataFrame, positions: Sequence[int]) -> ColumnTable:
         """Return some columns of other rows, (n, len(positions)), in the encoding of the table."""
-        other = self._of({}, len(data))
+        other = self._convert({}, len(data))
         other.gaps = self.gaps.copy()
         if isinstance(data, np.ndarray):
             self._check_array(positions)
@@ -417,11 +417,11 @@ class ColumnTable(WithoutCaches):
         """Return new rows in the units of the table; columns go by name where both have names."""
         other = self.header()
         numbers = all(encoding == NUMBERS for encoding in self.encodings)
-        rows = X if _is_float(X) and numbers else self._read_new(Table.of(X))
+        rows = X if _is_float(X) and numbers else self._read_new(Table.wrap(X))
         if rows.shape[1] != self.n_columns:
             raise InvalidInputError(f"X has {rows.shape[1]} columns, but the model was fitted on {self.n_columns}.")
         if self.carried:
-            table = Table.of(X)
+            table = Table.wrap(X)
             places = self.places(table.columns, table.n_columns)
             other.objects = {j: table.objects(places[j]) for j in self.carried}
         other._hold(rows)
@@ -431,9 +431,9 @@ class ColumnTable(WithoutCaches):
     def _read_new(self, table: Table) -> Array:
         """Return new rows as in training, their columns in the order of training."""
         if table.columns is None:
-            self._check_array(self.in_use)
+            self._check_array(self.active_columns)
         places = self.places(table.columns, table.n_columns)
-        return _codes(table, [places[j] for j in self.in_use], self.in_use, self)
+        return _codes(table, [places[j] for j in self.active_columns], self.active_columns, self)
 
     def _check_array(self, positions: Sequence[int]) -> None:
         """Raise ``InvalidInputError`` if an array cannot stand for the columns of the training table."""
@@ -444,7 +444,7 @@ class ColumnTable(WithoutCaches):
         return column if self.names is None else self.names[column]
 
     @property
-    def in_use(self) -> Sequence[int]:
+    def active_columns(self) -> Sequence[int]:
         """The columns read."""
         return range(self.n_columns) if self.used is None else self.used
 
@@ -458,7 +458,7 @@ class ColumnTable(WithoutCaches):
                 raise InvalidInputError(f"X has {n_columns} columns, but the model was fitted on {self.n_columns}.")
             return list(range(n_columns))
         at = {name: j for j, name in enumerate(names)}
-        lost = [self.names[j] for j in self.in_use if self.names[j] not in at]
+        lost = [self.names[j] for j in self.active_columns if self.names[j] not in at]
         if lost:
             raise InvalidInputError(f"X lacks {len(lost)} column(s) of the training table: {lost[:5]}.")
         return [at.get(name, -1) for name in self.names]

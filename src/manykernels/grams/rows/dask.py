@@ -51,7 +51,7 @@ class DaskRows(RowSource):
         chunks: Sequence[int] | None = None,
     ) -> _Layer:
         """Return a task per chunk; a possibly large function travels to every worker once."""
-        program, held = Program.of([self._cut(vector) for vector in vectors])
+        program, held = Program.create([self._cut(vector) for vector in vectors])
         work = partial(_apply_to_columns, function, program, None if positions is None else list(positions))
         layer = _Layer()
         for c in range(self.n_chunks) if chunks is None else chunks:
@@ -145,7 +145,7 @@ class DaskRows(RowSource):
         if shape != (self.n_rows,):
             raise InvalidInputError(f"There are {self.n_rows} rows, but y or sample_weight is of shape {shape}.")
 
-    def without(self, name: object) -> DaskRows:
+    def drop_column(self, name: object) -> DaskRows:
         if self.columns is None:
             raise InvalidInputError("The columns of an array have no names; give y as an array.")
         return DaskRows(self._data.drop(columns=name))

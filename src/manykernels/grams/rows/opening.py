@@ -109,7 +109,7 @@ class ParquetRows(WithoutCaches, RowSource):
             table = arrow.concat_tables(parts).unify_dictionaries()
             return table.to_pandas(ignore_metadata=False)[name].reset_index(drop=True)
 
-    def without(self, name: object) -> ParquetRows:
+    def drop_column(self, name: object) -> ParquetRows:
         assert self.columns is not None
         kept = [column for column in self.columns if column != name]
         return ParquetRows(self._paths, chunk_rows=self._chunk_rows, columns=kept, n_threads=self.n_threads)
@@ -174,7 +174,7 @@ class MappedFile(NamedTuple):
     data: np.memmap[Any, Any]
 
     @classmethod
-    def of(cls, data: object) -> MappedFile | None:
+    def locate(cls, data: object) -> MappedFile | None:
         """Return the location of a read-only map; None for other arrays, and for layouts with gaps between rows."""
         if not isinstance(data, np.memmap) or getattr(data, "mode", None) != "r" or data.filename is None:
             return None
@@ -243,7 +243,7 @@ class ArrayRows(RowSource):
         sizes = [min(step, len(data) - start) for start in range(0, len(data), step)]
         frame = isinstance(data, pd.DataFrame)
         super().__init__(sizes, tuple(data.columns) if frame else None, data.shape[1], n_threads)
-        self._data, self._chunk_rows, self._file = data, chunk_rows, MappedFile.of(data)
+        self._data, self._chunk_rows, self._file = data, chunk_rows, MappedFile.locate(data)
 
     def read(self, chunk: int, positions: Sequence[int]) -> Any:
         """Return columns of a slice."""
@@ -257,7 +257,7 @@ class ArrayRows(RowSource):
         """Return the data, in memory unless a map."""
         return super().whole(used) if isinstance(self._data, np.memmap) else self._data
 
-    def without(self, name: object) -> ArrayRows:
+    def drop_column(self, name: object) -> ArrayRows:
         if not isinstance(self._data, pd.DataFrame):
             raise InvalidInputError("The columns of an array have no names; give y as an array.")
         data = self._data.drop(columns=name)
@@ -319,8 +319,8 @@ def with_target(X: object, y: Any) -> tuple[RowSource, Any]:
         raise InvalidInputError(f"The rows have no column {y!r} to take for y; they have {source.columns}.")
     place = source.columns.index(y)
     if isinstance(source, DaskRows):
-        return source.without(y), source.hold(_only_column, [place])
-    return source.without(y), np.concatenate(list(source.map(_only_column, [place])))
+        return source.drop_column(y), source.hold(_only_column, [place])
+    return source.drop_column(y), np.concatenate(list(source.map(_only_column, [place])))
 
 
 def _only_column(data: object) -> Array:

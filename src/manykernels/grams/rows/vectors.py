@@ -41,7 +41,7 @@ class Program:
         self._wanted: list[int] = []
 
     @classmethod
-    def of(cls, vectors: Sequence[Any]) -> tuple[Program, list[Held]]:
+    def create(cls, vectors: Sequence[Any]) -> tuple[Program, list[Held]]:
         """Return the serializable program of vectors, with the required stored parts."""
         program = cls()
         program._wanted = [program._place(_term(vector)) for vector in vectors]
@@ -120,7 +120,7 @@ class RowVector(NDArrayOperatorsMixin):
         """Return the vector as an array in the process."""
         return np.concatenate(list(self.source.map(_itself, None, [self])))
 
-    def held(self) -> RowVector:
+    def compute(self) -> RowVector:
         """Return the vector computed now, with parts stored in place."""
         return self.source.hold(_itself, None, [self])
 
@@ -139,7 +139,7 @@ class RowVector(NDArrayOperatorsMixin):
             return NotImplemented
         if ufunc is np.matmul:
             return self._total(np.dot, inputs)
-        made = self._of(ufunc, inputs, options)
+        made = self._derive(ufunc, inputs, options)
         if out is None:
             return made
         out[0].term = made.term
@@ -149,7 +149,7 @@ class RowVector(NDArrayOperatorsMixin):
         self, function: Callable[..., Any], types: object, arguments: Sequence[Any], options: dict[str, Any]
     ) -> Any:
         if function in ENTRY_BY_ENTRY:
-            return self._of(function, arguments, options)
+            return self._derive(function, arguments, options)
         if function in (np.sum, np.dot) and not options:
             return self._total(function, arguments)
         if function is np.ptp:
@@ -158,9 +158,9 @@ class RowVector(NDArrayOperatorsMixin):
 
     def __getitem__(self, mask: object) -> RowVector:
         """Return the entries where another vector is true; of use in sums only."""
-        return self._of(operator.getitem, (self, mask), {})
+        return self._derive(operator.getitem, (self, mask), {})
 
-    def _of(self, function: Callable[..., Any], arguments: Sequence[Any], options: dict[str, Any]) -> RowVector:
+    def _derive(self, function: Callable[..., Any], arguments: Sequence[Any], options: dict[str, Any]) -> RowVector:
         return RowVector(self.source, Term(function, arguments, options))
 
     # --- what travels -----------------------------------------------------------------------------------------------
@@ -214,17 +214,17 @@ def _call_without_data(function: Callable[..., Any], _: object, *parts: object) 
     return function(*parts)
 
 
-def on_rows(function: Callable[..., Any], *arguments: object) -> Any:
+def map_rows(function: Callable[..., Any], *arguments: object) -> Any:
     """Return ``function(*arguments)``, entry by entry where the vectors are."""
     for argument in arguments:
         if isinstance(argument, RowVector):
-            return argument._of(function, arguments, {})
+            return argument._derive(function, arguments, {})
     return function(*arguments)
 
 
-def held(vector: object) -> Any:
+def compute_vector(vector: object) -> Any:
     """Return a vector with a computed value; an array is one already."""
-    return vector.held() if isinstance(vector, RowVector) else vector
+    return vector.compute() if isinstance(vector, RowVector) else vector
 
 
 def here(vector: object) -> Any:

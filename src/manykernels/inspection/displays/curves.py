@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays import plotting as draw
-from manykernels.inspection.displays.kernel_table import known_targets
+from manykernels.inspection.displays.kernel_table import target_names
 from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.inspection.reports.scores import GAP
 from manykernels.solvers import Solution
@@ -111,7 +111,7 @@ class ConvergenceDisplay(draw.Display):
         tol = estimator.tol if getattr(estimator, "tol_measure", GAP) == GAP else None
         if isinstance(solutions, Solution):
             return cls.from_solution(solutions, tol=tol)
-        labels = known_targets(estimator) if hasattr(estimator, "classes_") else range(len(solutions))
+        labels = target_names(estimator) if hasattr(estimator, "classes_") else range(len(solutions))
         return cls.from_solution(dict(zip(labels, solutions, strict=True)), tol=tol)
 
     def _draw(self, ax: Axes, *, x: str = "elapsed_s", annotate: bool = False, **line_style: object) -> None:

@@ -82,7 +82,7 @@ class DecompositionDisplay(draw.Display):
             If a row or the target does not exist.
         """
         most_samples = 10
-        rows = checked_rows(range(min(most_samples, len(X))) if samples is None else samples, len(X))
+        rows = check_rows(range(min(most_samples, len(X))) if samples is None else samples, len(X))
         estimator, read = unwrapped(estimator, _safe_indexing(X, rows))
         parts, intercept = select_target(estimator, estimator.decompose(read), target)
         first, rest = ranked(parts, top)
@@ -135,7 +135,7 @@ def select_target(estimator: BaseEstimator, parts: Array, target: Hashable) -> t
     return parts[:, :, at], float(estimator.intercept_[at])
 
 
-def checked_rows(samples: ArrayLike, n_rows: int) -> Array:
+def check_rows(samples: ArrayLike, n_rows: int) -> Array:
     """Return positions of rows, or raise an error with the valid range."""
     rows = np.asarray(samples)
     if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= n_rows:
@@ -318,7 +318,7 @@ class WaterfallDisplay(draw.Display):
         InvalidInputError
             If the row or the target does not exist.
         """
-        row = checked_rows([sample], len(X))
+        row = check_rows([sample], len(X))
         estimator, read = unwrapped(estimator, _safe_indexing(X, row))
         parts, intercept = select_target(estimator, estimator.decompose(read), target)
         first, rest = ranked(parts, top)

@@ -78,7 +78,7 @@ class AlignmentDisplay(draw.Display):
         names = [f"kernel {m}" for m in range(len(kernels))] if names is None else [str(name) for name in names]
         if len(names) != len(kernels):
             raise InvalidInputError(f"There are {len(kernels)} kernels but {len(names)} names.")
-        return cls._of(lambda m: kernels[m], names, y, top)
+        return cls._create(lambda m: kernels[m], names, y, top)
 
     @classmethod
     def from_bank(cls, bank: KernelBank, X: TableLike, *, y: ArrayLike | None = None, top: int = 30) -> Self:
@@ -94,10 +94,10 @@ class AlignmentDisplay(draw.Display):
             Most kernels to show: the kernels most aligned with the target, or the first.
         """
         fitted, prepared = bank.fit_prepare(X)
-        return cls._of(lambda m: fitted.block(prepared, prepared, kernels=[m])[0], list(fitted.names), y, top)
+        return cls._create(lambda m: fitted.block(prepared, prepared, kernels=[m])[0], list(fitted.names), y, top)
 
     @classmethod
-    def _of(cls, kernel: Callable[[int], Array], names: list[str], y: ArrayLike | None, top: int) -> Self:
+    def _create(cls, kernel: Callable[[int], Array], names: list[str], y: ArrayLike | None, top: int) -> Self:
         """Keep the unit, centered matrices of the kernels shown only."""
         check_count(top, "top")
         shown, units = list(range(len(names)))[:top], []

@@ -27,20 +27,20 @@ def kernel_table(estimator: BaseEstimator, target: Hashable = None) -> pd.DataFr
     if column is None:  # a single target, or all have the same weights
         return frame.set_index("name").loc[list(estimator.kernel_names_)].reset_index()
     if at is not None:
-        frame = frame[frame[column] == known_targets(estimator)[at]]
+        frame = frame[frame[column] == target_names(estimator)[at]]
     grouped = frame.drop(columns=column).groupby("name", sort=False)
     table = grouped[["kernel", "columns"]].first().join(grouped[VALUES].mean())
     return table.loc[list(estimator.kernel_names_)].reset_index()
 
 
-def known_targets(estimator: BaseEstimator) -> list[Any]:
+def target_names(estimator: BaseEstimator) -> list[Any]:
     """Return the names of the classes or outputs of a model with several; else an empty list."""
     return np.asarray(estimator._target_labels()).tolist() if np.ndim(estimator.intercept_) else []
 
 
 def target_position(estimator: BaseEstimator, target: Any) -> int:
     """Return the position of a target among several; named outputs also accept a number."""
-    known = known_targets(estimator)
+    known = target_names(estimator)
     if not known:
         raise InvalidInputError(f"The model has a single target; leave out target={target!r}.")
     if target in known:
@@ -55,7 +55,7 @@ def effect_of(estimator: BaseEstimator, target: Hashable = None) -> str:
     """Return the meaning of a positive score: the class name for a classifier."""
     if is_classifier(estimator):
         labels = np.asarray(estimator._target_labels()).tolist()
-        label = labels[target_position(estimator, target)] if known_targets(estimator) else labels[1]
+        label = labels[target_position(estimator, target)] if target_names(estimator) else labels[1]
         return f"towards {label!r}"
     if hasattr(estimator, "baseline_"):
         return "added to the log hazard"
@@ -87,12 +87,12 @@ def place_and_kind(name: str, kernel: str, columns: str) -> tuple[str, str]:
 
 def places_and_kinds(estimator: BaseEstimator, table: pd.DataFrame) -> list[tuple[str, str]]:
     """Return the columns and the kind of every kernel; a kernel of every column acts on ``"all"``."""
-    all_columns = ", ".join(known_features(estimator))
+    all_columns = ", ".join(feature_names(estimator))
     pairs = [place_and_kind(*row) for row in table[["name", "kernel", "columns"]].itertuples(index=False)]
     return [("all" if place == all_columns and ", " in all_columns else place, kind) for place, kind in pairs]
 
 
-def known_features(estimator: BaseEstimator) -> list[str]:
+def feature_names(estimator: BaseEstimator) -> list[str]:
     """Return the names of the columns of X."""
     names = getattr(estimator, "feature_names_in_", None)
     return [str(name) for name in names] if names is not None else [f"x{j}" for j in range(estimator.n_features_in_)]
@@ -104,7 +104,7 @@ def groups_of(estimator: BaseEstimator, table: pd.DataFrame, by: str) -> list[li
     if by == "kernel":
         return [[name] for name, _, _ in rows]
     if by == "column":
-        known = set(known_features(estimator))
+        known = set(feature_names(estimator))
         parts = ([columns] if columns in known else list(columns_of(columns, known)) for _, _, columns in rows)
         return [part or [columns or name] for part, (name, _, columns) in zip(parts, rows, strict=True)]
     return [[pair[0 if by == "view" else 1]] for pair in places_and_kinds(estimator, table)]

@@ -20,9 +20,9 @@ from manykernels.inspection.displays import plotting as draw
 from manykernels.inspection.displays.curves import ConvergenceDisplay
 from manykernels.inspection.displays.kernel_table import (
     SEVERAL,
+    feature_names,
     groups_of,
     kernel_table,
-    known_features,
     places_and_kinds,
     summed_by,
     target_column,
@@ -233,7 +233,7 @@ class WeightMapDisplay(draw.Display):
         estimator, _ = unwrapped(estimator)
         table = kernel_table(estimator, target)
         frame = _weights_by_kind(estimator, table) if across == "kind" else _weights_by_target(estimator, table)
-        single = set(known_features(estimator))
+        single = set(feature_names(estimator))
         order = sorted(range(len(frame)), key=lambda row: frame.index[row] not in single)
         frame = frame.iloc[order]
         if active_only:

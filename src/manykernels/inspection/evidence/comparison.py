@@ -30,14 +30,14 @@ from manykernels.estimators.supervised.samples import (
     Samples,
     check_alignment,
     check_lengths,
-    checked_rows,
+    check_rows,
     class_labels,
 )
 from manykernels.estimators.survival import martingale_residuals
 from manykernels.exceptions import InvalidInputError, warn
 from manykernels.grams import cross_combine
 from manykernels.grams.training import Training, is_precomputed, open_training
-from manykernels.inspection.evidence.importance import corrected_t
+from manykernels.inspection.evidence.importance import compute_corrected_t
 from manykernels.kernels import KernelStack
 from manykernels.objective.losses.survival import check_survival
 from manykernels.solvers.solution import count_to
@@ -63,7 +63,7 @@ class FixedWeights:
     opened_s: float  # CPU seconds that the kernels took
 
     @classmethod
-    def of(cls, estimator: BaseMKL, samples: Samples, held_out: HeldOut) -> FixedWeights:
+    def fit(cls, estimator: BaseMKL, samples: Samples, held_out: HeldOut) -> FixedWeights:
         """Fit the bank on the training rows alone and compute the kernels."""
         start = time.process_time()
         budget, n_jobs = estimator._resources.memory_budget, estimator._resources.n_jobs
@@ -136,7 +136,7 @@ class FixedWeights:
         if isinstance(self.estimator, CrossValidated):
             return float(self._fitted(kernel, slice(None)).best_score_)
         scores = []
-        shared, classifies = in_equal_shares(self.estimator, self.y)
+        shared, classifies = choose_strata(self.estimator, self.y)
         groups, events = self.samples.groups, not is_classifier(self.estimator)
         for train, test in splits_of(INNER_FOLDS, shared, groups, classifier=classifies, events=events):
             model = self._fitted(kernel, train)
@@ -154,7 +154,7 @@ class FixedWeights:
         return "signs" if is_classifier(self.estimator) else "numbers"
 
 
-def in_equal_shares(estimator: BaseEstimator, target: Array) -> tuple[Array, bool]:
+def choose_strata(estimator: BaseEstimator, target: Array) -> tuple[Array, bool]:
     """Return the stratification input of a splitter, and whether to stratify: by classes, or events of survival."""
     if isinstance(estimator, MKLSurvival):
         return target["event"], True
@@ -277,9 +277,9 @@ def compare(
     >>> bool(table["difference"][1] < 0)
     True
     """
-    rows, target, given = _checked(estimator, X, y, groups)
+    rows, target, given = _check_data(estimator, X, y, groups)
     estimator = with_kernels_of(estimator, rows)
-    shared, equal = in_equal_shares(estimator, target)
+    shared, equal = choose_strata(estimator, target)
     splits = splits_of(cv, shared, given, classifier=equal, events=not is_classifier(estimator))
     if not splits:
         raise InvalidInputError(f"The folds {cv!r} are none: nothing can be scored.")
@@ -292,12 +292,16 @@ def compare(
             own = None if given is None else given[train]
             model, start = clone(estimator).set_params(resources__verbose=0), time.process_time()
             grouped = fit_groups(model, own) if isinstance(model, CrossValidated) else {}
-            model.fit(_given(sides[0]), targets[0], **grouped)
+            model.fit(_restore_rows(sides[0]), targets[0], **grouped)
             seconds, n_kernels = time.process_time() - start, np.atleast_2d(model.kernel_weights_).any(axis=0).sum()
-            found[0, k] = check_scoring(model, scoring=scoring)(model, _given(sides[1]), targets[1]), n_kernels, seconds
+            found[0, k] = (
+                check_scoring(model, scoring=scoring)(model, _restore_rows(sides[1]), targets[1]),
+                n_kernels,
+                seconds,
+            )
             advance("")
-            samples = replace(Samples.of(sides[0], targets[0], np.ones(len(train))), groups=own)
-            fixed = FixedWeights.of(estimator, samples, HeldOut(sides[1], targets[1], None, scorer))
+            samples = replace(Samples.create(sides[0], targets[0], np.ones(len(train))), groups=own)
+            fixed = FixedWeights.fit(estimator, samples, HeldOut(sides[1], targets[1], None, scorer))
             for row, method in enumerate(methods[1:], 1):
                 try:
                     found[row, k] = fixed.score_of(method)
@@ -307,7 +311,7 @@ def compare(
     return _table(methods, found, splits)
 
 
-def _checked(
+def _check_data(
     estimator: BaseEstimator, X: TableLike, y: ArrayLike, groups: ArrayLike | None
 ) -> tuple[Rows, Array, Array | None]:
     """Return rows, targets and groups of equal length."""
@@ -316,7 +320,7 @@ def _checked(
             "compare needs an MKLClassifier, an MKLRegressor, an MKLSurvival or a CV variant of them, got "
             f"{type(estimator).__name__}: only these have a list of kernels that other weights can be given to."
         )
-    rows = checked_rows(clone(estimator), X, precomputed=is_precomputed(estimator.kernels), reset=True)
+    rows = check_rows(clone(estimator), X, precomputed=is_precomputed(estimator.kernels), reset=True)
     check_alignment(rows, y)
     target = check_survival(y) if isinstance(estimator, MKLSurvival) else np.asarray(y)
     target = class_labels(y) if is_classifier(estimator) else target
@@ -327,15 +331,15 @@ def _checked(
     return rows, target, given
 
 
-def _given(rows: Rows) -> Any:
+def _restore_rows(rows: Rows) -> Any:
     """Return rows in the original form, for custom scorers."""
-    return getattr(rows, "given", rows)
+    return getattr(rows, "original", rows)
 
 
 def _table(methods: list[str], found: Array, splits: list[tuple[Array, Array]]) -> pd.DataFrame:
     scores, k = found[:, :, 0], len(splits)
     differences = scores - scores[0]
-    p_values = 2.0 * stats.t.sf(np.abs(corrected_t(differences, splits)), max(k - 1, 1))
+    p_values = 2.0 * stats.t.sf(np.abs(compute_corrected_t(differences, splits)), max(k - 1, 1))
     errors = scores.std(axis=1, ddof=1) / np.sqrt(k) if k > 1 else np.full(len(methods), np.nan)
     table = pd.DataFrame({"method": methods, "score": scores.mean(axis=1), "standard_error": errors})
     table = table.assign(difference=differences.mean(axis=1), p_value=p_values)

@@ -151,12 +151,15 @@ def score_drops(
 def pooled_drops(found: Sequence[dict[str, Array]], splits: Sequence[tuple[Array, Array]]) -> pd.DataFrame:
     """Return mean and 95 % interval of drops over parts of the rows; absent units have a drop of zero.
 
-    The interval uses the t statistic for models with shared training rows (:func:`corrected_t`).
+    The interval uses the t statistic for models with shared training rows (:func:`compute_corrected_t`).
     """
     names = list(dict.fromkeys(name for drops in found for name in drops))
     means = np.array([[drops[name].mean() if name in drops else 0.0 for drops in found] for name in names])
     means = means.reshape(len(names), len(found))
-    middle, reach = means.mean(axis=1), stats.t.ppf(0.975, max(len(found) - 1, 1)) * corrected_error(means, splits)
+    middle, reach = (
+        means.mean(axis=1),
+        stats.t.ppf(0.975, max(len(found) - 1, 1)) * compute_corrected_error(means, splits),
+    )
     table = pd.DataFrame({"name": names, "importance": middle, "low": middle - reach, "high": middle + reach})
     return table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
 
@@ -200,18 +203,18 @@ def _score_of(model: BaseMKL, y: ArrayLike, scoring: str | Callable[..., float] 
 # Differences of scores over folds that share training rows: their corrected t statistic.
 
 
-def corrected_t(differences: Array, splits: list[tuple[Array, Array]]) -> Array:
+def compute_corrected_t(differences: Array, splits: list[tuple[Array, Array]]) -> Array:
     """Return ``mean / sqrt((1/k + n_test/n_train) s^2)`` along the last axis; NaN without a spread over the folds.
 
     Nadeau and Bengio (2003): the usual t statistic finds too much where folds share training rows.
     """
-    mean, error = differences.mean(axis=-1), corrected_error(differences, splits)
+    mean, error = differences.mean(axis=-1), compute_corrected_error(differences, splits)
     # Without any spread over the folds there is nothing to compare the mean with.
     return np.divide(mean, error, out=np.full(mean.shape, np.nan), where=error > 0)
 
 
-def corrected_error(differences: Array, splits: Sequence[tuple[Array, Array]]) -> Array:
-    """Return the standard error in `corrected_t`; NaN of a single fold."""
+def compute_corrected_error(differences: Array, splits: Sequence[tuple[Array, Array]]) -> Array:
+    """Return the standard error in `compute_corrected_t`; NaN of a single fold."""
     if (k := differences.shape[-1]) < 2:
         return np.full(differences.shape[:-1], np.nan)
     ratio = float(np.mean([len(test) / len(train) if len(train) else 0.0 for train, test in splits]))
@@ -310,7 +313,7 @@ def leave_one_out_importance(
 
 def _places(bank: KernelBank, X: TableLike) -> list[tuple[str, Any]]:
     """Return, for every kernel of the bank on the columns, the acting columns and the bank entry."""
-    table = Table.of(X)
+    table = Table.wrap(X)
     known = _Columns(table)
     entries = bank.expand(table)
     columns = [", ".join(table.names[j] for j in positions) for _, _, positions in entries]
@@ -342,7 +345,7 @@ def _table(
     drops = scores[0] - scores[1:]
     k, means = len(splits), drops.mean(axis=1)
     spread = drops.std(axis=1, ddof=1) if k > 1 else np.full(len(names), np.nan)
-    p_values = stats.t.sf(corrected_t(drops, splits), max(k - 1, 1))
+    p_values = stats.t.sf(compute_corrected_t(drops, splits), max(k - 1, 1))
     counts = [sum(place == name for place, _ in places) for name in names]
     table = pd.DataFrame({"name": names, "importance": means, "std": spread, "p_value": p_values, "n_kernels": counts})
     return table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
@@ -412,7 +415,7 @@ def conformal_intervals(model: BaseEstimator, y: ArrayLike, X: TableLike, *, con
     >>> bool(np.mean((frame["low"] <= y[80:]) & (y[80:] <= frame["high"])) > 0.8)
     True
     """
-    known, predicted = _held_out(model, y), np.asarray(model.predict(X), dtype=np.float64)
+    known, predicted = _require_predictions(model, y), np.asarray(model.predict(X), dtype=np.float64)
     folds, target = list(_said_of(_fold_models(model), model, X, "predict")), np.asarray(y, dtype=np.float64)
     if target.ndim == 1 and known.ndim == 1:
         told = [(np.abs(target[fold.rows] - fold.shown), said) for fold, said in folds]
@@ -482,7 +485,7 @@ def conformal_sets(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confiden
     >>> conformal_sets(model, y[:80], X[80:]).columns.tolist()
     ['no', 'yes']
     """
-    known = _held_out(model, y)
+    known = _require_predictions(model, y)
     if known.ndim != 2 or not hasattr(model, "predict_proba"):
         raise InvalidInputError(
             "Prediction sets need probabilities, which this model does not have. Use loss='logistic'."
@@ -490,7 +493,7 @@ def conformal_sets(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confiden
     places = np.searchsorted(model.classes_, np.asarray(y))
     folds = _fold_models(model)
     if folds:
-        need = int(np.ceil(_checked(confidence) * (1 + sum(len(fold.rows) for fold in folds))))
+        need = int(np.ceil(_check_confidence(confidence) * (1 + sum(len(fold.rows) for fold in folds))))
         below = np.zeros(1, dtype=np.intp)
         for fold, said in _said_of(folds, model, X, "predict_proba"):
             errors = np.sort(1.0 - fold.shown[np.arange(len(fold.rows)), places[fold.rows]])
@@ -500,7 +503,7 @@ def conformal_sets(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confiden
     return pd.DataFrame(np.asarray(model.predict_proba(X)) >= 1.0 - reach, columns=model.classes_)
 
 
-def _held_out(model: BaseEstimator, y: ArrayLike) -> Array:
+def _require_predictions(model: BaseEstimator, y: ArrayLike) -> Array:
     """Return the held-out predictions of the folds."""
     check_is_fitted(model)
     inner, _ = unwrapped(model)
@@ -545,13 +548,13 @@ def _ends(told: Sequence[tuple[Array, Array]], confidence: float) -> tuple[Array
 
 def _quantiles(values: Array, confidence: float) -> Array:
     """Return, per column, the ``confidence`` quantile of exchangeable values."""
-    place = int(np.ceil(_checked(confidence) * (len(values) + 1)))
+    place = int(np.ceil(_check_confidence(confidence) * (len(values) + 1)))
     if place > len(values):
         return np.full(values.shape[1], np.inf)
     return np.asarray(np.partition(values, place - 1, axis=0)[place - 1])
 
 
-def _checked(confidence: float) -> float:
+def _check_confidence(confidence: float) -> float:
     if not 0 < check_positive(confidence, "confidence") < 1:
         raise InvalidInputError(f"confidence must be below 1, got {confidence!r}.")
     return confidence

@@ -138,9 +138,9 @@ def kernel_tests(
     model, X = unwrapped(model, X)
     by = check_unit(by)
     fresh = copy.copy(model)
-    loss = fresh._checked_loss()
-    rows, target = fresh._checked_data(X, y)
-    samples = fresh._encoded(Samples.of(rows, target, sample_weights(sample_weight, len(target))))
+    loss = fresh._check_loss()
+    rows, target = fresh._check_data(X, y)
+    samples = fresh._encoded(Samples.create(rows, target, sample_weights(sample_weight, len(target))))
     training, problems = fresh._open(samples, loss, _penalty_of(model, samples.total_weight))
     table = training.bank.frame(scales=False)
     labels = [None] if len(problems) == 1 else list(fresh._target_labels())
@@ -151,7 +151,7 @@ def kernel_tests(
         own = table.assign(**found)[found["tested"]]
         if not len(own):
             raise InvalidInputError("All kernels are always in, and none is left to be tested.")
-        frame = _by_group(own, groups_of(fresh, own, by), by)
+        frame = _test_groups(own, groups_of(fresh, own, by), by)
         if label is not None:
             frame.insert(0, fresh._target_word, label)
         frames.append(frame)
@@ -168,7 +168,7 @@ def few_rows(model: Any, X: Any, y: Array, seed: int) -> tuple[Any, Array] | Non
     return (X, y) if len(rows) == len(y) else (_safe_indexing(X, rows), y[rows])
 
 
-def _by_group(table: pd.DataFrame, groups: list[list[str]], by: str) -> pd.DataFrame:
+def _test_groups(table: pd.DataFrame, groups: list[list[str]], by: str) -> pd.DataFrame:
     """Return the p-value of every kernel, or of every group."""
     if by == "kernel":
         return table[["name", "p_value", "statistic"]].reset_index(drop=True)
@@ -190,7 +190,7 @@ def _penalty_of(model: Any, total_weight: float) -> Regularizer:
 
 def _tests_of(problem: Problem) -> dict[str, Array]:
     """Return the mask of tested kernels (M,), their p-values and statistics; not numbers for the rest."""
-    null = NullModel.of(problem)
+    null = NullModel.fit(problem)
     p_values, statistics = np.full((2, problem.n_kernels), np.nan)
     tested = np.ones(problem.n_kernels, dtype=bool)
     tested[null.kernels] = False
@@ -228,7 +228,7 @@ def _batches(stack: Any, kernels: list[int], separable: bool) -> Iterator[list[t
 def _factor_of_columns(stack: Any, kernel: int) -> FeatureOperator | None:
     """Return the factor of a kernel whose features are columns of the table, None for other kernels."""
     template = stack.templates([kernel], LEFT_OUT)[0] if stack.has_factors else None
-    factor = template.over(stack.table) if isinstance(template, FeatureOperator) else None
+    factor = template.transfer(stack.table) if isinstance(template, FeatureOperator) else None
     return None if factor is None or factor.table_of_columns is None else factor
 
 
@@ -256,12 +256,12 @@ class NullModel:
     constant: bool  # whether the target has one value only
 
     @classmethod
-    def of(cls, problem: Problem) -> NullModel:
+    def fit(cls, problem: Problem) -> NullModel:
         """Fit the model."""
         likelihood = not problem.shared and problem.loss.name in LIKELIHOODS
         free, ridged = problem.unpenalized, _ridge_kernels(problem.regularizer)
         always = np.union1d(free, ridged)
-        bound, fixed = problem.certified_bound, problem.certified_bound.basis
+        bound, fixed = problem.certificate_bound, problem.certificate_bound.basis
         if fixed is None:
             fixed = np.full((problem.n_samples, int(problem.fit_intercept)), problem.n_samples**-0.5)
         ridge, norms = np.zeros(fixed.shape[1]), 0.0

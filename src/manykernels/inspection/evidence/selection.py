@@ -33,7 +33,7 @@ from manykernels.estimators.permutations import random_orders
 from manykernels.estimators.selection.mixtures import PenaltyFamily, alpha_grid
 from manykernels.estimators.strength import SIGNIFICANT
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.problems import SolverChoice, descend, without_bar
+from manykernels.estimators.supervised.problems import SolverChoice, descend, silence_solver
 from manykernels.estimators.supervised.samples import Samples, sample_weights
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
 from manykernels.grams.training import as_bank
@@ -199,7 +199,7 @@ def stability_selection(
     n_first = _room(len(names), expected_false, threshold)
     strata = np.stack([problem.y for problem in problems], axis=1) if model._task == "classification" else None
     halves = list(_halves(problems[0].n_samples, strata, n_pairs, generator_from(random_state)))
-    solver = without_bar(model.solver, 1)
+    solver = silence_solver(model.solver, 1)
 
     def entered(half: Array) -> Array:
         parts = [
@@ -244,7 +244,7 @@ def _family(model: BaseMKL) -> PenaltyFamily:
     """Return the penalty of the estimator with the strength open."""
     penalty = model.penalty
     family = PenaltyFamily(penalty, {name: getattr(model, name) for name in parameters_of(penalty)})
-    if not family.at(1.0, 1.0).sparse:
+    if not family.create_penalty(1.0, 1.0).sparse:
         raise InvalidInputError(f"The penalty {penalty!r} gives every kernel a weight; take 'l1' or 'elasticnet'.")
     return family
 
@@ -253,10 +253,10 @@ def _open_problems(
     model: BaseMKL, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None, by: str
 ) -> tuple[list[Problem], Array, list[str]]:
     """Return a problem per class or target on all samples, the unit of every kernel, and the names of the units."""
-    loss = model._checked_loss()
-    rows, target = model._checked_data(X, y)
-    samples = model._encoded(Samples.of(rows, target, sample_weights(sample_weight, len(target))))
-    training, problems = model._open(samples, loss, model._checked_penalty(samples.total_weight))
+    loss = model._check_loss()
+    rows, target = model._check_data(X, y)
+    samples = model._encoded(Samples.create(rows, target, sample_weights(sample_weight, len(target))))
+    training, problems = model._open(samples, loss, model._check_penalty(samples.total_weight))
     table = training.bank.frame()[["name", "kernel", "columns"]]
     labels = [group[0] for group in groups_of(model, table, by)]
     names = list(dict.fromkeys(labels))
@@ -290,7 +290,7 @@ def _first_units(
 ) -> Array:
     """Return the first units to enter, up to a maximum; among simultaneous entries, the largest."""
     grid = alpha_grid(family.alpha_max(problems), STRENGTHS, LOWEST)
-    regularizers = [family.at(alpha, problems[0].total_weight) for alpha in grid]
+    regularizers = [family.create_penalty(alpha, problems[0].total_weight) for alpha in grid]
     entered: list[int] = []
     for fit in descend(problems, regularizers, SolverChoice(solver, tol=LOOSE_TOL)):
         sizes = np.zeros(units.max() + 1)
@@ -665,7 +665,7 @@ def _doubled(
     estimator: BaseMKL, original: pd.DataFrame, units: dict[Any, str]
 ) -> tuple[list[tuple[str, Any, list[int]]], KernelBank, list[str]]:
     """Return the kernels inside units with the kernels of the copies, the bank, and kernels left out."""
-    bank = as_bank(getattr(estimator, "kernels", None), Table.of(original))
+    bank = as_bank(getattr(estimator, "kernels", None), Table.wrap(original))
     if not isinstance(bank, KernelBank):
         raise InvalidInputError("knockoff_selection needs columns, which precomputed kernels and pairs do not have.")
     entries, left_out = [], []

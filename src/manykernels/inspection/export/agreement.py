@@ -18,7 +18,7 @@ from manykernels.inspection.export.curves import FAR, ROUNDING, SAFETY, SENTINEL
 from manykernels.inspection.export.onnx import input_names, takes_array
 from manykernels.inspection.export.points import probes
 from manykernels.inspection.export.program import OTHER, Program
-from manykernels.inspection.export.sql import quoted
+from manykernels.inspection.export.sql import quote_name
 from manykernels.kernels.tables.encoding import plain
 from manykernels.validation.arrays import Array
 
@@ -62,7 +62,7 @@ def agreement(ending: str, content: bytes | str, program: Program, trial: Trial,
         found, by = card_scores(program, trial.rows), "Python"
         known = ~np.isnan(found).any(axis=1)  # ranges without a line have no score
     else:
-        run = {".py": _by_python, ".onnx": _run_onnx, ".sql": _run_sql}[ending]
+        run = {".py": _run_python, ".onnx": _run_onnx, ".sql": _run_sql}[ending]
         found, by = run(content, program, trial.rows, table)
         known = np.ones(n, dtype=bool)
     with np.errstate(invalid="ignore"):
@@ -88,8 +88,14 @@ def trial_rows(
     if not program.columns:
         return Trial({}, np.zeros(0, dtype=bool), np.zeros((0, len(program.intercept))))
     pools = _Pools(program, columns, ranges)
-    near = [pools.drawn(NEAR), pools.drawn(WIDE, wide=True), *pools.at_points(), *pools.at_edges(), *pools.levels()]
-    near += [*pools.gaps(), *pools.large_integers(), *pools.given()]
+    near = [
+        pools.draw_rows(NEAR),
+        pools.draw_rows(WIDE, wide=True),
+        *pools.point_rows(),
+        *pools.edge_rows(),
+        *pools.levels(),
+    ]
+    near += [*pools.gaps(), *pools.large_integers(), *pools.caller_rows()]
     parts = [(part, False) for part in near] + [(part, True) for part in pools.far()]
     kept: list[tuple[Values, bool, Array]] = []
     parts = [({j: columns.representable(j, values) for j, values in part.items()}, far) for part, far in parts]
@@ -136,15 +142,15 @@ class _Pools:
         own = columns.table.positions
         for j in self.positions:
             if self.kind(j) != "levels":
-                values = [columns.known(m, at.index(j)) for m, at in enumerate(own) if j in at]
-                self.known[j] = np.unique(columns.given(j, np.concatenate(values)))
+                values = [columns.original_values(m, at.index(j)) for m, at in enumerate(own) if j in at]
+                self.known[j] = np.unique(columns.restore_units(j, np.concatenate(values)))
 
     def kind(self, j: int) -> str:
         """Return "levels", "boolean" or "number"."""
         encoding = self.columns.encodings[j]
         return "levels" if encoding.read_as != "number" else "boolean" if encoding.kind == "boolean" else "number"
 
-    def drawn(self, n: int, *, wide: bool = False) -> Values:
+    def draw_rows(self, n: int, *, wide: bool = False) -> Values:
         """Return rows of independent values: half known numbers, or all between the ends of ranges."""
         return {j: self._values(j, n, wide) for j in self.positions}
 
@@ -162,35 +168,35 @@ class _Pools:
         taken = (self.rng.random(n) < 0.5) & (not wide)
         return np.where(taken, self.rng.choice(known, n), values).tolist()
 
-    def _given(self, j: int, values: Any) -> Any:
+    def _restore_values(self, j: int, values: Any) -> Any:
         """Return values of a column as rows have them."""
         if self.columns.encodings[j].tails is None:
             return values
-        return self.columns.given(j, np.array(values, dtype=np.float64)).tolist()
+        return self.columns.restore_units(j, np.array(values, dtype=np.float64)).tolist()
 
     def _replace_column(self, j: int, values: list[Any]) -> Values:
         """Return rows with the values of a single column."""
-        return self.drawn(len(values)) | {j: values}
+        return self.draw_rows(len(values)) | {j: values}
 
-    def at_points(self) -> list[Values]:
+    def point_rows(self) -> list[Values]:
         """Return rows near the points of kernels of several columns."""
         found = []
         for m, positions in enumerate(self.columns.table.positions):
             if len(positions) > 1 and self.columns.table.specs[m].family != "missing":
                 points = self.columns.points(m)
                 values = probes(self.columns, m, points, AT_POINTS)
-                values = [self._given(j, own) for j, own in zip(positions, values, strict=True)]
-                found.append(self.drawn(AT_POINTS) | dict(zip(positions, values, strict=True)))
+                values = [self._restore_values(j, own) for j, own in zip(positions, values, strict=True)]
+                found.append(self.draw_rows(AT_POINTS) | dict(zip(positions, values, strict=True)))
         return found
 
-    def at_edges(self) -> list[Values]:
+    def edge_rows(self) -> list[Values]:
         """Return rows at both sides of steps and of edges of pieces, and at equal numbers."""
         found = []
         for axis in (axis for term in self.program.terms for axis in term.axes):
             if axis.kind not in ("steps", "numbers") and not axis.edges:
                 continue
             edges = np.array(axis.edges or axis.levels)
-            edges = self.columns.given(axis.position, self.rng.permutation(edges)[:MOST_VALUES])
+            edges = self.columns.restore_units(axis.position, self.rng.permutation(edges)[:MOST_VALUES])
             below, at = np.nextafter(edges, -np.inf), edges
             if axis.unit:  # databases write days with 15 digits: a second beside each edge is as near as they tell
                 below, at = edges - 1 / 86_400, edges + 1 / 86_400
@@ -231,7 +237,7 @@ class _Pools:
                     found.append(self._replace_column(j, [int(value) + step for value, step in near]))
         return found
 
-    def given(self) -> list[Values]:
+    def caller_rows(self) -> list[Values]:
         """Return some of the rows of the caller."""
         rows = self.columns.rows
         if rows is None:
@@ -272,7 +278,7 @@ class _Pools:
 # --- what runs files --------------------------------------------------------------------------------------------------
 
 
-def _by_python(content: Any, program: Program, rows: dict[str, list[Any]], table: str) -> tuple[Array, str]:
+def _run_python(content: Any, program: Program, rows: dict[str, list[Any]], table: str) -> tuple[Array, str]:
     """Run a Python module."""
     module: dict[str, Any] = {}
     exec(compile(content, "exported model", "exec"), module)
@@ -309,7 +315,7 @@ def _run_onnx(content: Any, program: Program, rows: dict[str, list[Any]], table:
 
 def _run_sql(content: Any, program: Program, rows: dict[str, list[Any]], table: str) -> tuple[Array, str]:
     """Run a statement by sqlite3, or by DuckDB if sqlite3 joins too few tables."""
-    names, columns = list(rows), [[_stored(value) for value in values] for values in rows.values()]
+    names, columns = list(rows), [[_adapt_value(value) for value in values] for values in rows.values()]
     number = "row number"
     while number.casefold() in {name.casefold() for name in names}:
         number += "_"
@@ -317,9 +323,9 @@ def _run_sql(content: Any, program: Program, rows: dict[str, list[Any]], table: 
     first = len(names) + 1  # column of the scores
     with sqlite3.connect(":memory:") as base:
         base.create_function("exp", 1, _exponential)  # which not every SQLite has
-        fields = ", ".join(quoted(name) for name in (number, *names))
-        base.execute(f"CREATE TABLE {quoted(table)} ({fields})")
-        base.executemany(f"INSERT INTO {quoted(table)} VALUES ({', '.join('?' * first)})", numbered)
+        fields = ", ".join(quote_name(name) for name in (number, *names))
+        base.execute(f"CREATE TABLE {quote_name(table)} ({fields})")
+        base.executemany(f"INSERT INTO {quote_name(table)} VALUES ({', '.join('?' * first)})", numbered)
         try:
             found = base.execute(content).fetchall()
         except sqlite3.OperationalError as error:
@@ -335,6 +341,6 @@ def _exponential(value: float | None) -> float | None:
     return None if value is None else float(np.exp(min(value, 709.0)))
 
 
-def _stored(value: object) -> Any:
+def _adapt_value(value: object) -> Any:
     """Return a value in the form of databases."""
     return None if evaluate.is_missing(value) else value

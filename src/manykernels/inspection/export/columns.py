@@ -86,7 +86,7 @@ class Columns:
             low, high = np.where(reached, low, middle), np.where(reached, middle, high)
         return _unorder(high)
 
-    def given(self, column: int, values: Array) -> Array:
+    def restore_units(self, column: int, values: Array) -> Array:
         """Return numbers of a column as rows have them, of those in the unit of compressed values."""
         tails = self.encodings[column].tails
         return values if tails is None else expand_tails(values, *tails)
@@ -121,7 +121,7 @@ class Columns:
 
     def range_of(self, members: Sequence[int], place: int, column: int) -> tuple[float, float]:
         """Return the smallest and largest known value of a column of numbers."""
-        values = [self.known(m, place) for m in members]
+        values = [self.original_values(m, place) for m in members]
         if self.rows is not None:
             given = self.encodings[column].encode(self.rows.iloc[:, column])
             values.append(given[np.isfinite(given)])
@@ -146,7 +146,7 @@ class Columns:
 
     # --- points of kernels ------------------------------------------------------------------------------------------
 
-    def known(self, m: int, place: int) -> Array:
+    def original_values(self, m: int, place: int) -> Array:
         """Return the original values of a column that define the function of a kernel."""
         points = self.points(m)[:, place]
         points = points[points != UNSEEN]

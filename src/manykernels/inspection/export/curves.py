@@ -65,7 +65,7 @@ def as_term(columns: Columns, axes: list[Axis], members: list[int], tol: float) 
     function = columns.function(members, [axis.position for axis in axes])
     smooth = [a for a, axis in enumerate(axes) if axis.kind == "pieces"]
     tails = _tails(columns, axes, members, smooth)
-    axes, before = _settled(axes, function, tails, tol), np.inf
+    axes, before = _fit_tails(axes, function, tails, tol), np.inf
     kinks = _kinks(columns, axes, members) if len(smooth) == 1 else None
     n_pieces, most = FEWEST_PIECES, MOST_PIECES.get(max(len(smooth), 1), 0)
     while True:
@@ -131,7 +131,7 @@ def _divided(axes: list[Axis], a: int, function: Function, points: Array, tol: f
     def values_at(nodes: Array) -> Array:
         """Return the function at nodes (m, q) of the axis and in all cells of the rest, (m, q, values)."""
         inside = [nodes.tolist() if at == a else nodes_of(axis, np.zeros(1)) for at, axis in enumerate(axes)]
-        return np.moveaxis(_on(inside, function), (2 * a, 2 * a + 1), (0, 1)).reshape(*nodes.shape, -1)
+        return np.moveaxis(_tabulate(inside, function), (2 * a, 2 * a + 1), (0, 1)).reshape(*nodes.shape, -1)
 
     places, known = np.concatenate([np.arange(SMOOTH) / (SMOOTH - 1), CHECKED]), values_at(points[:, None])[:, 0]
     fit = np.vander(np.array(CHECKED), SMOOTH, increasing=True)
@@ -166,7 +166,7 @@ def _largest(differences: Array, axis: int | tuple[int, ...]) -> Array:
     return np.asarray(np.abs(np.nan_to_num(differences)).max(axis=axis, initial=0.0))
 
 
-def by_column(columns: Columns, m: int) -> list[Term]:
+def split_by_column(columns: Columns, m: int) -> list[Term]:
     """Return a sum over the columns as a term per column; the first term has the constant."""
     key = columns.key(m)
     axes = [columns.axis([m], place, *each) for place, each in enumerate(zip(*key, strict=True))]
@@ -193,7 +193,7 @@ def interpolated(
     ``kinks`` are further nodes of the axes, at possible kinks.
     """
     nodes = [nodes_of(axis, np.arange(SMOOTH) / (SMOOTH - 1)) for axis in axes]
-    values = _on(nodes, function)  # (cells_1, q_1, ..., cells_d, q_d, K)
+    values = _tabulate(nodes, function)  # (cells_1, q_1, ..., cells_d, q_d, K)
     d, n_targets = len(axes), values.shape[-1]
     values = values.transpose([*range(0, 2 * d, 2), *range(1, 2 * d, 2), 2 * d])
     smooth = [a for a, axis in enumerate(axes) if axis.kind == "pieces"]
@@ -226,7 +226,7 @@ def _kinks(columns: Columns, axes: Sequence[Axis], members: list[int], most: int
         if axis.kind != "pieces":
             found.append(nodes_of(axis, np.zeros(1)))
             continue
-        known = np.unique(np.concatenate([columns.known(m, place) for m in members]))
+        known = np.unique(np.concatenate([columns.original_values(m, place) for m in members]))
         known = known[(known >= axis.low) & (known <= axis.high)] if not axis.period else known
         found.append([np.random.default_rng(0).permutation(known)[:most].tolist()])
     return found if all(map(flat, found)) else []
@@ -249,7 +249,7 @@ def _named(axes: Sequence[Axis]) -> str:
 # --- beyond the pieces ------------------------------------------------------------------------------------------------
 
 
-def _settled(axes: list[Axis], function: Function, tails: Sequence[Tail], tol: float) -> list[Axis]:
+def _fit_tails(axes: list[Axis], function: Function, tails: Sequence[Tail], tol: float) -> list[Axis]:
     """Return the axes with pieces to where a function of one column of numbers is known to go on as its tails do."""
     smooth = [a for a, axis in enumerate(axes) if axis.kind == "pieces" and not axis.period]
     if len(smooth) != 1:
@@ -319,7 +319,7 @@ def _polynomial(axes: Sequence[Axis], a: int, tail: Tail, side: int) -> Array:
         reach = min(reach, max(MOST_DAYS - abs(end), 1.0))
     points = (end + inward * reach * steps).tolist()
     nodes = [[points] if at == a else nodes_of(other, np.zeros(1)) for at, other in enumerate(axes)]
-    values = _on(nodes, tail.function)  # (cells_1, 1, ..., 1, degree + 1, ..., K)
+    values = _tabulate(nodes, tail.function)  # (cells_1, 1, ..., 1, degree + 1, ..., K)
     others = [len(each) for at, each in enumerate(nodes) if at != a]
     values = np.moveaxis(values, 2 * a + 1, 0).reshape(len(points), *others, *[1] * len(others), values.shape[-1])
     inverse = np.linalg.inv(np.vander(inward * steps, increasing=True))
@@ -334,7 +334,7 @@ def _polynomial(axes: Sequence[Axis], a: int, tail: Tail, side: int) -> Array:
 
 def _compared(term: Term, nodes: list[Any], function: Function) -> tuple[Array, Array]:
     """Return the error of a term on the product of nodes, and the function; NaN becomes 0."""
-    wanted = _on(nodes, function).reshape(-1, term.coefficients.shape[2])
+    wanted = _tabulate(nodes, function).reshape(-1, term.coefficients.shape[2])
     columns = crossed([flat(each) for each in nodes])
     rows = {axis.column: values for axis, values in zip(term.axes, columns, strict=True)}
     computed = term_values(term.plain(), rows)
@@ -342,7 +342,7 @@ def _compared(term: Term, nodes: list[Any], function: Function) -> tuple[Array, 
     return np.abs(np.where(known, computed - wanted, 0.0)), np.where(known, wanted, 0.0)
 
 
-def _on(nodes: list[Any], function: Function) -> Array:
+def _tabulate(nodes: list[Any], function: Function) -> Array:
     """Return a function on the product of the nodes of the axes, (cells_1, q_1, ..., cells_d, q_d, K)."""
     values = function(crossed([flat(each) for each in nodes]))
     shape = [size for each in nodes for size in (len(each), len(each[0]))]

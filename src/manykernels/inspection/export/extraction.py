@@ -11,9 +11,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from manykernels.exceptions import IncompatibleError
-from manykernels.inspection.displays.kernel_table import known_features
+from manykernels.inspection.displays.kernel_table import feature_names
 from manykernels.inspection.export.columns import UNITS, Columns
-from manykernels.inspection.export.curves import as_term, by_column, spread
+from manykernels.inspection.export.curves import as_term, split_by_column, spread
 from manykernels.inspection.export.points import check_size, kernel_term
 from manykernels.inspection.export.program import Axis, KernelTerm, Program, Term
 from manykernels.inspection.functions.shape import rows_of
@@ -67,7 +67,7 @@ def program_of(
     the variation of the scores; ``with_points`` keeps the points of kernels of several columns.
     """
     expansion = _exportable(model)
-    names = known_features(model)
+    names = feature_names(model)
     named = hasattr(model, "feature_names_in_")
     columns = Columns(expansion, names, named=named, rows=None if rows is None else rows_of(model, rows))
     terms, kernels = _terms(columns, tol, with_points=with_points)
@@ -107,7 +107,7 @@ def _terms(columns: Columns, tol: float, *, with_points: bool) -> tuple[tuple[Te
         whole = columns.masks or columns.bank.unit_diagonal  # what a column adds depends on the others
         additive = spec.family == "missing" or (spec.kind in ADDITIVE and not whole)
         if additive and len(positions) > 1:
-            terms += by_column(columns, m)
+            terms += split_by_column(columns, m)
         else:
             groups.setdefault(columns.key(m), []).append(m)
     axes_of = {

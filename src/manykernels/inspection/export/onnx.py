@@ -379,7 +379,7 @@ def _predictions(g: Graph, program: Program, scores: str, helper: ModuleType, ki
         shape = [None] if program.single else [None, len(program.intercept)]
         g.output("prediction", g("Squeeze", value, g.constant([1], np.int64)) if program.single else value)
         return [helper.make_tensor_value_info("prediction", kinds.DOUBLE, shape)]
-    if program.of_labels:
+    if program.predicts_labels:
         shape = [None, len(program.intercept)]
         g.output("prediction", g("Cast", g("Greater", scores, g.constant(0.0)), to=7))
         outputs = [helper.make_tensor_value_info("prediction", kinds.INT64, shape)]

@@ -115,7 +115,7 @@ def weights_of(columns: Columns, m: int) -> Array:
 def expression(spec: Any, name: str, n_columns: int) -> dict[str, Any]:
     """Return a kernel in the form of exported programs."""
 
-    def of(part: Any, width: int = n_columns) -> dict[str, Any]:
+    def express(part: Any, width: int = n_columns) -> dict[str, Any]:
         return expression(part, name, width)
 
     match spec.kind:
@@ -140,11 +140,11 @@ def expression(spec: Any, name: str, n_columns: int) -> dict[str, Any]:
         case "overlap" | "ordinal":
             return {"kernel": spec.kind}
         case "sum" | "product":
-            return {"kernel": spec.kind, "parts": [of(part) for part in spec.parts]}
+            return {"kernel": spec.kind, "parts": [express(part) for part in spec.parts]}
         case "scaled":
-            return {"kernel": "sum", "factor": spec.factor, "parts": [of(spec.base)]}
+            return {"kernel": "sum", "factor": spec.factor, "parts": [express(spec.base)]}
         case "interaction" if spec.parts:
-            parts = [of(part, len(at)) | {"columns": list(at)} for part, at in spec.parts]
+            parts = [express(part, len(at)) | {"columns": list(at)} for part, at in spec.parts]
             return {"kernel": "product", "parts": parts}
     raise IncompatibleError(
         f"Kernel {name!r} of several columns cannot be exported: of those, {EXPORTED}, their "

@@ -139,7 +139,7 @@ class Program:
         return {axis.column: axis.tails for part in self.parts for axis in part.axes if axis.tails is not None}
 
     @property
-    def of_labels(self) -> bool:
+    def predicts_labels(self) -> bool:
         """Whether every score is that of a label of 0 or 1."""
         return self.classes is not None and not self.single and len(self.classes) == 2
 

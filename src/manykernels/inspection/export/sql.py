@@ -37,7 +37,7 @@ def render_sql(program: Program, about: Sequence[str], table: str) -> str:
     for number, column in enumerate((name for name, unit in program.units.items() if unit == UNITS["date"]), 1):
         days = f"{prefix}days_{number}"
         tables.append(_days_of(days, column, table))
-        joins.append(f"LEFT JOIN {days} ON {days}.given = rows_given.{quoted(column)}")
+        joins.append(f"LEFT JOIN {days} ON {days}.given = rows_given.{quote_name(column)}")
         dates[column] = f"{days}.days"
     dates |= {column: _compressed(column, *own) for column, own in program.tails.items()}
     sums: list[list[str]] = [[repr(float(value))] for value in program.intercept]
@@ -53,9 +53,9 @@ def render_sql(program: Program, about: Sequence[str], table: str) -> str:
     if tables:
         lines.append("WITH\n" + ",\n".join(tables))
     expressions = ["(" + " + ".join(parts) + ")" for parts in sums]
-    outputs = [f"{value} AS {quoted(name)}" for name, value in _outputs(program, expressions)]
+    outputs = [f"{value} AS {quote_name(name)}" for name, value in _outputs(program, expressions)]
     lines.append("SELECT rows_given.*,\n" + ",\n".join(outputs))
-    lines.append(f"FROM {quoted(table)} AS rows_given\n" + "\n".join(joins) + ";")
+    lines.append(f"FROM {quote_name(table)} AS rows_given\n" + "\n".join(joins) + ";")
     return "\n".join(lines) + "\n"
 
 
@@ -89,7 +89,7 @@ def output_names(program: Program) -> dict[str, str]:
     ``model_score``.
     """
     wanted = [*score_names(program)]
-    if program.of_labels:
+    if program.predicts_labels:
         for word in ("prediction", *(["probability"] if program.probabilities else [])):
             wanted += [f"{word}_{label}" for label in program.labels]
     elif program.classes is not None:
@@ -131,7 +131,7 @@ def _outputs(program: Program, sums: list[str]) -> list[tuple[str, str]]:
         if program.link != "sort":
             values += [f"exp({value})" if program.link == "exp" else value for value in sums]
         return list(zip(output_names(program).values(), values, strict=True))
-    if program.of_labels:
+    if program.predicts_labels:
         values += [score_columns(f"CASE WHEN {name} > 0 THEN 1 WHEN {name} <= 0 THEN 0 END") for name in named]
         values += [f"1.0 / (1.0 + exp(-{value}))" for value in sums if program.probabilities]
         return list(zip(output_names(program).values(), values, strict=True))
@@ -181,10 +181,10 @@ def _days_of(name: str, column: str, table: str) -> str:
     )
     fraction = "CASE WHEN substr(written, 20, 1) = '.' THEN CAST('0' || substr(written, 20, 7) AS DOUBLE) ELSE 0.0 END"
     whole = "365 * y + (y - y % 4) / 4 - (y - y % 100) / 100 + (y - y % 400) / 400 + (m - m % 5) / 5 + d - 719469"
-    given, texts, parts = f"dated.{quoted(column)}", *(name.replace("days", each) for each in ("texts", "parts"))
+    given, texts, parts = f"dated.{quote_name(column)}", *(name.replace("days", each) for each in ("texts", "parts"))
     return (
         f"{texts} (given, written) AS (SELECT DISTINCT {given}, CAST({given} AS VARCHAR) "
-        f"FROM {quoted(table)} AS dated),\n"
+        f"FROM {quote_name(table)} AS dated),\n"
         f"{parts} (given, y, m, d, seconds) AS (SELECT given, {y} - CASE WHEN {m} < 3 THEN 1 ELSE 0 END, "
         f"153 * (({m} + 9) % 12) + 2, {d}, {hour} * 3600 + {minute} * 60 + {second} + {fraction} "
         f"FROM {texts} WHERE {is_date} = '--'),\n"
@@ -212,7 +212,7 @@ def _starts(axis: Axis) -> Array:
 
 def _read(axis: Axis, dates: Mapping[str, str]) -> str:
     """Return where the values of an axis are read: of dates their days, of heavy tails compressed values."""
-    return dates.get(axis.column, f"rows_given.{quoted(axis.column)}")
+    return dates.get(axis.column, f"rows_given.{quote_name(axis.column)}")
 
 
 def _scaled(axis: Axis, dates: Mapping[str, str]) -> str:
@@ -289,7 +289,7 @@ def _sum_of(name: str, term: Term, k: int, dates: Mapping[str, str]) -> str:
 
 def _compressed(column: str, middle: float, unit: float) -> str:
     """Return a column with heavy tails in units from its middle, compressed beyond the first unit."""
-    x = f"((CAST(rows_given.{quoted(column)} AS DOUBLE) - {_number(middle)}) / {_number(unit)})"
+    x = f"((CAST(rows_given.{quote_name(column)} AS DOUBLE) - {_number(middle)}) / {_number(unit)})"
     outer = f"WHEN {x} > 0 THEN 3.0 - 4.0 / (1.0 + {x}) ELSE 4.0 / (1.0 - {x}) - 3.0"
     return f"(CASE WHEN ABS({x}) <= 1 THEN {x} {outer} END)"
 
@@ -301,7 +301,7 @@ def _number(value: float) -> str:
     return "NULL" if value != value else repr(float(value))
 
 
-def quoted(name: object) -> str:
+def quote_name(name: object) -> str:
     """Return the name of a column or a table."""
     return '"' + str(name).replace('"', '""') + '"'
 

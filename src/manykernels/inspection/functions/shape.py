@@ -26,9 +26,9 @@ from manykernels.inspection.displays import plotting as draw
 from manykernels.inspection.displays.decomposition import select_target
 from manykernels.inspection.displays.kernel_table import (
     effect_of,
+    feature_names,
     kernel_table,
-    known_features,
-    known_targets,
+    target_names,
     target_position,
 )
 from manykernels.inspection.pipelines import fresh, unwrapped
@@ -134,12 +134,12 @@ def spread_of(estimator: BaseEstimator, target: Hashable, bands: object) -> Spre
     if bands is False:
         return None
     if bands is True:
-        several, table = known_targets(estimator), kernel_table(estimator)
+        several, table = target_names(estimator), kernel_table(estimator)
         posterior = posterior_of(estimator, target_position(estimator, target) if several else 0)
 
         def posterior_bands(rows: TableLike, labels: Sequence[str], mean: Array) -> dict[str, Array]:
             own = np.flatnonzero(table["columns"].isin(list(labels)))
-            covariance = posterior.part_covariance(estimator._checked_rows(rows, reset=False), own, mean)
+            covariance = posterior.part_covariance(estimator._check_rows(rows, reset=False), own, mean)
             values, vectors = np.linalg.eigh(covariance)
             draws = np.random.default_rng(0).normal(size=(DRAWS, len(values)))
             return _bands(draws @ (vectors * np.sqrt(np.maximum(values, 0.0))).T, np.diag(covariance))
@@ -254,7 +254,7 @@ class ShapeDisplay(draw.Display):
         """
         check_is_fitted(estimator)
         estimator, X = unwrapped(estimator, X)
-        names, rows = known_features(estimator), rows_of(estimator, X)
+        names, rows = feature_names(estimator), rows_of(estimator, X)
         table = kernel_table(estimator)
         active = np.asarray(kernel_table(estimator, target)["weight"]) > 0
         members = {name: np.flatnonzero(active & (table["columns"] == name).to_numpy()) for name in names}
@@ -329,7 +329,7 @@ class ShapeDisplay(draw.Display):
 
 def active_columns(estimator: BaseEstimator) -> list[str]:
     """Return the columns with active single-column kernels, sorted by norm."""
-    table, known = kernel_table(estimator), set(known_features(estimator))
+    table, known = kernel_table(estimator), set(feature_names(estimator))
     sums = table[np.asarray(table["weight"]) > 0].groupby("columns")["norm"].sum()
     return [str(name) for name in sums.sort_values(ascending=False, kind="stable").index if name in known]
 
@@ -344,13 +344,13 @@ def _grid(figure: Figure | SubFigure, n_parts: int, most_columns: int) -> tuple[
 
 def rows_of(estimator: BaseEstimator, X: TableLike) -> pd.DataFrame:
     """Return the rows as a DataFrame with the names of the estimator; unnamed columns by position."""
-    table = Table.of(X)
+    table = Table.wrap(X)
     named = table.columns is not None and hasattr(estimator, "feature_names_in_")
     if not named and table.n_columns != estimator.n_features_in_:
         raise InvalidInputError(
             f"Shape functions need rows of {estimator.n_features_in_} columns, got {table.n_columns} without names."
         )
-    names = list(table.names) if named else known_features(estimator)
+    names = list(table.names) if named else feature_names(estimator)
     return pd.DataFrame(table.data).set_axis(names, axis=1)
 
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays import plotting as draw
-from manykernels.inspection.displays.kernel_table import columns_of, effect_of, kernel_table, known_features
+from manykernels.inspection.displays.kernel_table import columns_of, effect_of, feature_names, kernel_table
 from manykernels.inspection.functions.shape import BAND, effects_at, rows_of, short_dates, spread_of, values_of
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import TableLike
@@ -100,7 +100,7 @@ class SurfaceDisplay(draw.Display):
         check_is_fitted(estimator)
         estimator, X = unwrapped(estimator, X)
         table, rows = kernel_table(estimator, target), rows_of(estimator, X)
-        known, held = known_features(estimator), {}
+        known, held = feature_names(estimator), {}
         for column, value in (at or {}).items():
             held[_name(column, known)] = value
         sets = _labeled_sets(estimator, table, 2 + len(held))
@@ -178,7 +178,7 @@ def active_pairs(estimator: BaseEstimator) -> list[tuple[str, str]]:
 
 def _labeled_sets(estimator: BaseEstimator, table: pd.DataFrame, most: int) -> dict[str, tuple[str, ...]]:
     """Return the columns of active kernels on two to ``most`` columns, by label, sorted by norm."""
-    known = set(known_features(estimator))
+    known = set(feature_names(estimator))
     sums = table[np.asarray(table["weight"]) > 0].groupby("columns")["norm"].sum()
     ordered = sums.sort_values(ascending=False, kind="stable").index
     return {label: own for label in ordered if 2 <= len(own := columns_of(str(label), known)) <= most}

@@ -362,7 +362,7 @@ def _model(model: BaseMKL) -> Iterator[str]:
     yield from _wrong_importances(model, expansion)
     above, ratio = getattr(model, "above_noise_", None), np.asarray(getattr(model, "noise_ratio_", 0.0))
     folds = getattr(model, "_fold_models", [])
-    sizes = (n_samples if expansion.of_samples else 0, n_kernels)
+    sizes = (n_samples if expansion.stores_samples else 0, n_kernels)
     solutions = (model.solution_,) if single or shared else model.solution_
     solved = all_are(solutions, Solution, 1 if shared else n_targets)
     strength = getattr(model, "alpha_", getattr(model, "alpha", 0.0))
@@ -452,7 +452,7 @@ def _wrong_bands(bank: FittedBank, bands: Bands) -> Iterator[str]:
 
 def _wrong_samples(model: BaseMKL, expansion: Expansion, head: tuple[int, ...], n_samples: int) -> Iterator[str]:
     """Yield the inconsistent parts with a value per sample; models of factors may have none."""
-    if not expansion.of_samples:
+    if not expansion.stores_samples:
         bands = getattr(model, "_bands", ())
         if bands and not (all_are(bands, Bands) and len(bands) == expansion.n_targets):
             yield "_bands"

@@ -32,8 +32,8 @@ from manykernels.inspection.model_file.values import (
     PLAIN_KINDS,
     Decoder,
     Encoder,
+    allowed_classes,
     is_known_estimator,
-    known_classes,
 )
 from manykernels.inspection.solutions import detach_solution
 from manykernels.solvers import Solution
@@ -120,9 +120,9 @@ def _checked(estimator: Any) -> Any:
     if isinstance(estimator, Solution):
         return detach_solution(estimator)
     if isinstance(estimator, Pipeline):
-        if not any(known_classes().get(type(step).__name__) is type(step) for step in _steps(estimator)):
+        if not any(allowed_classes().get(type(step).__name__) is type(step) for step in _steps(estimator)):
             raise ModelFileError("No step of the pipeline is an estimator of manykernels: skops saves those.")
-    elif known_classes().get(name) is not type(estimator) or not is_known_estimator(name):
+    elif allowed_classes().get(name) is not type(estimator) or not is_known_estimator(name):
         advice = " An estimator of your own is registered with manykernels.inspection.register_class."
         raise ModelFileError(
             f"A model file holds one of {', '.join(ESTIMATORS)}, a Pipeline or a Solution, not a {name}. Save the "

@@ -178,7 +178,7 @@ def register_class(own: Class) -> Class:
     name = own.__name__
     if not (is_dataclass(own) or issubclass(own, BaseMKL)):
         raise InvalidInputError(f"{name} is neither a dataclass nor an estimator of this library, and cannot be saved.")
-    other = known_classes().get(name)
+    other = allowed_classes().get(name)
     if other is not None and (other.__module__, other.__qualname__) != (own.__module__, own.__qualname__):
         taken = f"{other.__module__}.{other.__qualname__}"
         raise InvalidInputError(f"{name!r} is the name of {taken} already; take another.")
@@ -186,7 +186,7 @@ def register_class(own: Class) -> Class:
     return own
 
 
-def known_classes() -> dict[str, type[Any]]:
+def allowed_classes() -> dict[str, type[Any]]:
     """Return the classes allowed in a model file, by name."""
     registries = (LOSSES, COUPLED_LOSSES, REGULARIZERS, COMPOSED, SOLVERS)
     return {cls.__name__: cls for registry in registries for cls in registry.values()} | OURS | OF_USERS
@@ -209,7 +209,7 @@ class Encoder:
         self.arrays: dict[str, Array] = {}
         self._names: dict[int, str] = {}
         self._written: list[Array] = []  # kept, since arrays are told apart by their place in memory
-        self._classes = known_classes()
+        self._classes = allowed_classes()
 
     def encode(self, value: object, where: str) -> Any:
         """Return the node of ``value``; ``where`` names the value in messages."""
@@ -304,7 +304,7 @@ class Decoder:
     def __init__(self, arrays: Mapping[str, Array], trusted: Sequence[str] = ()) -> None:
         self._arrays = arrays
         self._trusted = trusted
-        self._classes = FORMER | known_classes()
+        self._classes = FORMER | allowed_classes()
         self._depth = 0
         self._kinds: dict[str, Callable[[Any], Any]] = {
             "array": lambda content: self._arrays[content],

@@ -315,10 +315,10 @@ def _expression(value: object, names: dict[str, set[str]]) -> str:
         parts = [_expression(one, names) for one in value]
         if isinstance(value, dict):
             values = [_expression(one, names) for one in value.values()]
-            return _joined("{", [f"{key}: {one}" for key, one in zip(parts, values, strict=True)], "}")
+            return _join_parts("{", [f"{key}: {one}" for key, one in zip(parts, values, strict=True)], "}")
         if isinstance(value, list):
-            return _joined("[", parts, "]")
-        return f"({parts[0]},)" if len(parts) == 1 else _joined("(", parts, ")")
+            return _join_parts("[", parts, "]")
+        return f"({parts[0]},)" if len(parts) == 1 else _join_parts("(", parts, ")")
     if callable(value) and hasattr(value, "__name__"):  # a function or a class
         return _name(value, names)
     return _call(value, names)
@@ -333,7 +333,7 @@ def _call(value: object, names: dict[str, set[str]]) -> str:
         if not _same(one, signature[name].default if name in signature else inspect.Parameter.empty)
     }
     parts = [f"{name}={_expression(one, names)}" for name, one in given.items()]
-    return _joined(f"{_name(type(value), names)}(", parts, ")")
+    return _join_parts(f"{_name(type(value), names)}(", parts, ")")
 
 
 def _arguments(value: object) -> dict[str, Any]:
@@ -369,7 +369,7 @@ def _name(thing: Callable[..., object], names: dict[str, set[str]]) -> str:
     raise NotAProgramError(f"{name} of {module}, which cannot be imported")
 
 
-def _joined(start: str, parts: list[str], end: str) -> str:
+def _join_parts(start: str, parts: list[str], end: str) -> str:
     """Return parts in a single line, or in a line each."""
     line = start + ", ".join(parts) + end
     if len(line) <= MOST_IN_LINE and "\n" not in line:

@@ -119,7 +119,7 @@ def evaluate(
     way = HELD_OUT if unseen is not None else (TRAINING if cv is None else FOLDS)
     rows = SplitRows(X, y, _splits(task, y, cv, groups, seed), groups)
     truth = y if unseen is None else unseen[1]
-    shuffled = Shuffled.of(model, task, seed)
+    shuffled = Shuffled.create(model, task, seed)
     if way == FOLDS:
         guesses = _refit(model, rows, shuffled)
     else:
@@ -172,7 +172,7 @@ class Shuffled:
     possible: bool = True
 
     @classmethod
-    def of(cls, model: BaseEstimator, task: str, seed: int) -> Shuffled:
+    def create(cls, model: BaseEstimator, task: str, seed: int) -> Shuffled:
         """Return an empty record with the score of the task: log loss where the model has probabilities."""
         random = np.random.default_rng(seed)
         if task == "classification":

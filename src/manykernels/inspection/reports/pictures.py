@@ -19,7 +19,7 @@ from sklearn.metrics import PredictionErrorDisplay
 from manykernels.estimators.survival import kaplan_meier
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.curves import CVCurveDisplay
-from manykernels.inspection.displays.kernel_table import effect_of, known_targets
+from manykernels.inspection.displays.kernel_table import effect_of, target_names
 from manykernels.inspection.displays.plotting import PALETTE, clean, color_of, cut_text, ink_of, mixed, plain
 from manykernels.inspection.displays.weights import IntervalDisplay
 from manykernels.inspection.functions.shape import ShapeDisplay, active_columns
@@ -69,7 +69,7 @@ def palette() -> list[tuple[str, str, str]]:
     return [(name, light, dark) for light, (name, dark) in page_colors().items() if dark]
 
 
-def drawn(draw: Callable[[Figure], object], title: str, *, text: str = "", height: float = HEIGHT) -> Picture:
+def draw_picture(draw: Callable[[Figure], object], title: str, *, text: str = "", height: float = HEIGHT) -> Picture:
     """Return the picture drawn by a function."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -130,7 +130,7 @@ def scores_beside(evaluation: Evaluation) -> Picture | None:
     rows = [("this model", own), *((rival.name, rival.score) for rival in evaluation.rivals)]
     table = pd.DataFrame([(name, score.value, score.low, score.high) for name, score in rows])
     display = IntervalDisplay.from_frame(table.set_axis(["name", "score", "low", "high"], axis=1), label=own.name)
-    return drawn(lambda figure: display.plot(figure.subplots()), own.name, height=0.8 + 0.5 * len(rows))
+    return draw_picture(lambda figure: display.plot(figure.subplots()), own.name, height=0.8 + 0.5 * len(rows))
 
 
 def predictions(evaluation: Evaluation, task: str, names: Array | None) -> list[Picture]:
@@ -138,7 +138,7 @@ def predictions(evaluation: Evaluation, task: str, names: Array | None) -> list[
     if task == SURVIVAL:
         title = "What became of thirds by predicted risk"
         target, risk = evaluation.truth, evaluation.predicted
-        return [drawn(lambda figure: survival_of_groups(figure.subplots(), target, risk, title), title)]
+        return [draw_picture(lambda figure: survival_of_groups(figure.subplots(), target, risk, title), title)]
     if task == "classification":
         return []
     truth = np.asarray(evaluation.truth, dtype=float).reshape(len(evaluation.truth), -1)
@@ -149,7 +149,7 @@ def predictions(evaluation: Evaluation, task: str, names: Array | None) -> list[
     most_points, most_outputs = 400, 4
     kept = np.unique(np.linspace(0, len(truth) - 1, min(most_points, len(truth))).astype(int))
     shown = zip(truth[kept].T[:most_outputs], predicted[kept].T, titles, strict=False)
-    return [drawn(_Scatter(observed, guessed, title), title) for observed, guessed, title in shown]
+    return [draw_picture(_Scatter(observed, guessed, title), title) for observed, guessed, title in shown]
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def strength_curve(model: BaseEstimator) -> Picture | None:
     chosen = CVCurveDisplay(
         results=same, chosen=int(same.index.get_loc(place)), n_folds=display.n_folds, scoring=display.scoring
     )
-    return drawn(lambda figure: chosen.plot(figure.subplots()), "Choice of the strength by cross-validation")
+    return draw_picture(lambda figure: chosen.plot(figure.subplots()), "Choice of the strength by cross-validation")
 
 
 def histogram(values: Array, label: str) -> Picture:
@@ -214,7 +214,7 @@ def histogram(values: Array, label: str) -> Picture:
         ax.set(xlabel=plain(cut_text(label, 40)), ylabel="rows")
         clean(ax, grid="y")
 
-    return drawn(draw, "The values of the target", height=2.0)
+    return draw_picture(draw, "The values of the target", height=2.0)
 
 
 # --- functions ------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def functions_of(model: BaseEstimator, X: TableLike, importance: pd.DataFrame | 
     Without importance, the largest norms count. Empty for models of several scores, or kernels without columns.
     """
     estimator, rows = unwrapped(model, X)
-    if known_targets(estimator) or not isinstance(rows, (np.ndarray, pd.DataFrame)):
+    if target_names(estimator) or not isinstance(rows, (np.ndarray, pd.DataFrame)):
         return {"curves": None, "surfaces": [], "more_curves": 0, "more_surfaces": 0, "effect": ""}
     ranks = {} if importance is None else {str(name): at for at, name in enumerate(importance["name"])}
     columns = sorted(active_columns(estimator), key=lambda name: ranks.get(name, len(ranks)))
@@ -255,7 +255,7 @@ def _curves(estimator: BaseEstimator, rows: Any, columns: Sequence[str]) -> Pict
         else ""
     )
     title, height = f"What {', '.join(columns)} add", 2.3 * -(-len(columns) // 2) + 0.2
-    return drawn(lambda figure: display.plot(figure, n_columns=2), title, text=text, height=height)
+    return draw_picture(lambda figure: display.plot(figure, n_columns=2), title, text=text, height=height)
 
 
 def _surfaces(estimator: BaseEstimator, rows: TableLike, pairs: Sequence[tuple[str, str]]) -> list[Picture]:
@@ -275,7 +275,7 @@ def _surface(display: SurfaceDisplay, limit: float) -> Picture:
         f"{end['effect']:+.2g} where {first} is {_show(end['x'])} and {second} is {_show(end['z'])}" for end in ends
     )
     text = f"{first} and {second}: from {least} to {most}."
-    return drawn(lambda figure: display.plot(figure.subplots(), limit=limit), text, text=text)
+    return draw_picture(lambda figure: display.plot(figure.subplots(), limit=limit), text, text=text)
 
 
 def _show(value: object) -> str:

@@ -18,7 +18,7 @@ from manykernels.inspection.displays.kernel_table import kernel_table
 from manykernels.inspection.displays.plotting import cut_text, short_label
 from manykernels.inspection.evidence.selection import noise_doubt
 from manykernels.inspection.pipelines import last_step, unwrapped
-from manykernels.inspection.reports.scores import GAP, SURVIVAL, Score, held_out_scores, task_of
+from manykernels.inspection.reports.scores import GAP, SURVIVAL, Score, score_held_out, task_of
 from manykernels.objective.losses import CoxPartial
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.factored.solver import FactoredNewton
@@ -130,7 +130,7 @@ class MKLReport:
         estimator, X_test = unwrapped(estimator, X_test)
         n_test, scores = 0, dict[str, float | None]()
         if X_test is not None and y_test is not None:
-            n_test, scores = np.shape(y_test)[0], held_out_scores(estimator, X_test, y_test)
+            n_test, scores = np.shape(y_test)[0], score_held_out(estimator, X_test, y_test)
         found = estimator.solution_
         solutions = (found,) if isinstance(found, Solution) else tuple(found)
         worst = max(solutions, key=lambda one: (one.status is not Status.CONVERGED, one.certificate.relative_gap))
@@ -258,7 +258,7 @@ def _n_kept(estimator: Any) -> int:
     """Return the number of stored training samples."""
     if bands := getattr(estimator, "_bands", ()):
         return max(int(own.rows.n_samples) for own in bands)
-    return len(getattr(estimator, "support_", ())) if estimator._expansion.of_samples else 0
+    return len(getattr(estimator, "support_", ())) if estimator._expansion.stores_samples else 0
 
 
 def _name(value: object) -> str:

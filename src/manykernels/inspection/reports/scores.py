@@ -50,7 +50,7 @@ def check_one_prediction(estimator: BaseEstimator, *, whole: bool = True) -> Non
         )
 
 
-def held_out_scores(estimator: BaseEstimator, X: TableLike, y: ArrayLike) -> dict[str, float | None]:
+def score_held_out(estimator: BaseEstimator, X: TableLike, y: ArrayLike) -> dict[str, float | None]:
     """Return the usual scores of a task."""
     check_one_prediction(estimator, whole=False)
     task = task_of(estimator)

@@ -184,7 +184,7 @@ class KernelBank(BankConstructors, Bank):
         >>> raw.names, values.tolist()
         (('line',), [[-1.0], [1.0]])
         """
-        table = Table.of(X, sparse=True)
+        table = Table.wrap(X, sparse=True)
         kernels = self.expand(table)
         used = columns_of_kernels(kernels)
         values = self._check_columns(table, kernels, used, by_columns=in_their_units)
@@ -348,7 +348,7 @@ class KernelBank(BankConstructors, Bank):
         return MixedRows(values, found_objects) if found_objects else values
 
     def check(self, X: object) -> None:
-        table = Table.of(X, sparse=True)
+        table = Table.wrap(X, sparse=True)
         kernels = self.expand(table)
         self._check_columns(table, kernels, columns_of_kernels(kernels))
 
@@ -374,7 +374,7 @@ class KernelBank(BankConstructors, Bank):
         >>> [name for name, _, _ in KernelBank.per_feature(Gaussian(1.0)).expand([[0.0, 5.0], [1.0, 6.0]])]
         ['x0: gaussian(width=1)', 'x1: gaussian(width=1)']
         """
-        table = Table.of(X, sparse=True)
+        table = Table.wrap(X, sparse=True)
         if id(self) in table.expanded:  # the bank is there too, so that no other has its identity
             return list(table.expanded[id(self)][1])
         if table.is_sparse:
@@ -418,12 +418,12 @@ class KernelBank(BankConstructors, Bank):
         >>> bank.spare_kernels([[0.0, 1.0], [2.0, 3.0]])
         [('all: gaussian(width=0.5)',), ('all: gaussian(width=0.2)',)]
         """
-        table = Table.of(X, sparse=True)
+        table = Table.wrap(X, sparse=True)
         entries = [entry.expand(table) for entry in self.kernels if isinstance(entry, Spare)]
         return [tuple(name for name, _, _ in together) for together in zip(*entries, strict=True)]
 
     def resolve(self, X: object) -> Self:
-        table = Table.of(X, sparse=True)
+        table = Table.wrap(X, sparse=True)
         entries = tuple(found for entry in self.kernels for found in entry.resolve(table))
         if self.missing != "indicator" or table.is_sparse:
             return self if entries == self.kernels else replace(self, kernels=entries)
@@ -536,7 +536,7 @@ def _present(values: Any, used: Array, positions: tuple[int, ...]) -> Any:
     """Return the rows without missing columns."""
     chosen = values[:, np.searchsorted(used, positions)]
     if issparse(chosen):
-        return SparsePoints.of(compressed(chosen)) if len(positions) > FEW_COLUMNS else chosen.toarray()
+        return SparsePoints.create(compressed(chosen)) if len(positions) > FEW_COLUMNS else chosen.toarray()
     return chosen[~np.isnan(chosen).any(axis=1)]
 
 

@@ -57,7 +57,7 @@ class Table:
     expanded: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # banks and their kernels here, by identity
 
     @classmethod
-    def of(cls, X: object, *, sparse: bool = False) -> Table:
+    def wrap(cls, X: object, *, sparse: bool = False) -> Table:
         """Check the shape of ``X`` (DataFrame, Views, array, nested lists) and wrap it; a table stays unchanged.
 
         Sparse matrices, also of AnnData, and DataFrames of sparse columns stay sparse where ``sparse`` allows it.
@@ -80,7 +80,7 @@ class Table:
                 "row, or rows.iloc[[0]] in place of rows.iloc[0]."
             )
         if not isinstance(X, pd.DataFrame):
-            return cls(_checked_array(X), None)
+            return cls(_check_array(X), None)
         if X.shape[0] == 0 or X.shape[1] == 0:
             raise InvalidInputError(f"X must have at least one row and one column, got shape {X.shape}.")
         if not X.columns.is_unique:
@@ -100,14 +100,14 @@ class Table:
         read = {key: column[rows] for key, column in self._read.items()}
         return Table(data, self.columns, views, self._kinds, self._encodings, read)
 
-    def by_columns(self) -> Table:
+    def order_by_columns(self) -> Table:
         """Return the same rows, arrays in column order, for in-place reads by kernels held as factors."""
         if isinstance(self.data, np.ndarray) and not self.data.flags.f_contiguous:
             return replace(self, data=_copy_columns(self.data, self.data.dtype))
         return self
 
     @property
-    def given(self) -> Any:
+    def original(self) -> Any:
         """The rows as given: views, or a DataFrame, array or sparse matrix."""
         if self.is_sparse and self.columns is not None:
             by_column, zero = self.data.tocsc(), pd.SparseDtype(self.data.dtype, 0.0)  # some pandas take gaps for it
@@ -160,7 +160,7 @@ class Table:
         """Return the table completed by the views of the model; ``columns`` are all columns."""
         if self.views is None or columns is None or self.columns == tuple(columns):
             return self
-        return Table.of(self.views.completed(columns))
+        return Table.wrap(self.views.completed(columns))
 
     # --- what the columns hold ---------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Table:
         if column not in self._encodings:
             kind = self.kind(column)
             plain = READ_AS.get(kind) == "number"
-            self._encodings[column] = Encoding(kind) if plain else Encoding.of(self._column(column), kind)
+            self._encodings[column] = Encoding(kind) if plain else Encoding.fit(self._column(column), kind)
         return self._encodings[column]
 
     def codes(
@@ -356,7 +356,7 @@ def locate_columns(
     return tuple(place[name] for name in wanted)
 
 
-def _checked_array(X: Any) -> Array:
+def _check_array(X: Any) -> Array:
     if type(X) is np.ndarray and X.dtype in (np.float64, np.float32) and X.ndim == 2 and X.size:
         return X  # as it would come out of all that follows
     if issparse(X):

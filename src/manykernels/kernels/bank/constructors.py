@@ -319,7 +319,7 @@ class BankConstructors(ABC):
         >>> bank.fit([[1.0, 2.0], [3.0, 5.0], [2.0, 2.0]]).names[1]
         'all, x0 times 4: matern(width=median, nu=0.5) on 10 landmarks'
         """
-        return cls._build([grids.on_landmarks(specs, columns, count, stretched, stretch)], options)
+        return cls._build([grids.create_landmark_pattern(specs, columns, count, stretched, stretch)], options)
 
     @classmethod
     @explained
@@ -415,7 +415,7 @@ class BankConstructors(ABC):
         """
         if X is None:
             return cls._build([grids.DefaultKernels()], {"standardize": "robust", **options})
-        table = Table.of(X)
+        table = Table.wrap(X)
         refuse(grids.unusable_columns(table))
         return cls._build(grids.entries_by_type(table), {"standardize": "robust", **options})
 

@@ -256,7 +256,7 @@ class RawKernels(ABC, Generic[Data]):
     def described(self) -> tuple[list[str], list[str]]:
         """Return kind and columns of every kernel as text."""
 
-    def held(self, data: Data) -> HeldGrams | None:
+    def find_matrices(self, data: Data) -> HeldGrams | None:
         """Return existing raw Gram matrices of exactly the kernels."""
         return None
 

@@ -302,7 +302,7 @@ class FittedBank:
         if not self.raw.as_matrices:
             return None
         rows = self.narrow(prepared)
-        held = self.raw.held(rows.data) if self.normalize is None and not self.center else None
+        held = self.raw.find_matrices(rows.data) if self.normalize is None and not self.center else None
         every = np.arange(rows.n_samples)
         return held or HeldGrams(self.block(rows, rows), every, self.raw.unproven(rows.data))
 

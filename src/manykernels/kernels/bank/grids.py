@@ -412,7 +412,7 @@ class OnLandmarks(BankEntry):
         return sharp
 
 
-def on_landmarks(specs: object, columns: object, count: Any, stretched: Any, stretch: Any) -> OnLandmarks:
+def create_landmark_pattern(specs: object, columns: object, count: Any, stretched: Any, stretch: Any) -> OnLandmarks:
     """Return the pattern of `KernelBank.landmarks` from the arguments."""
     bases = (ROUGH,) if specs is None else read_specs(specs)
     return OnLandmarks(tuple(Landmarks(base, count, stretch=stretch) for base in bases), columns, stretched)

@@ -138,7 +138,7 @@ class TableKernels(RawKernels[TablePoints]):
         NaN where a value is missing, if ``missing`` allows it; rows in compressed form stay so. `MixedRows` if a kernel
         reads objects. Numbers ``in_their_units`` are for those who standardize on reading.
         """
-        table = Table.of(X, sparse=True).completed(self.feature_names)
+        table = Table.wrap(X, sparse=True).completed(self.feature_names)
         places = locate_columns(table, self.used, self.n_features, self.feature_names)
         if self.sparse:
             rows = table.compressed(places)
@@ -331,7 +331,7 @@ def evaluate_group(
             spec.from_squared_distance(shared, out=out[slot])
     elif group.family == "features":
         for slot, spec in zip(slots, specs, strict=True):
-            out[slot] = spec.of_points(points, others)
+            out[slot] = spec.evaluate_points(points, others)
     elif group.family == "inner_product":
         shared = points.inner(others) if isinstance(points, SparsePoints) else points @ others.T
         for slot, spec in zip(slots, specs, strict=True):
@@ -375,7 +375,7 @@ def prepare_points(
             at = np.searchsorted(used, group.positions)
             own: Points
             if group.features is not None:
-                own = SparsePoints.of(group.features.features((objects or {})[int(at[0])]))
+                own = SparsePoints.create(group.features.features((objects or {})[int(at[0])]))
             elif sparse:
                 own = _compressed_points(group, rows, at)
             else:
@@ -427,7 +427,7 @@ def _compressed_points(group: Group, rows: csr_array, columns: Array) -> SparseP
     if not _stays_compressed(group):
         return np.ascontiguousarray(chosen.toarray())
     chosen.sort_indices()
-    return SparsePoints.of(chosen)
+    return SparsePoints.create(chosen)
 
 
 def _stays_compressed(group: Group) -> bool:

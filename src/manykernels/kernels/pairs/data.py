@@ -49,7 +49,7 @@ class PairIndex:
     sign: int = 0  # with 1 or -1 both members are of one kind (n = q) and tables are made symmetric or antisymmetric
 
     @classmethod
-    def of(cls, pairs: ArrayLike, shape: tuple[int, int], sign: int = 0) -> PairIndex:
+    def create(cls, pairs: ArrayLike, shape: tuple[int, int], sign: int = 0) -> PairIndex:
         """Return the index of a table of pairs, checked."""
         table = np.asarray(pairs)
         if table.ndim != 2 or table.shape[1] != 2 or not len(table) or table.dtype.kind not in "iu":
@@ -269,7 +269,7 @@ def _members(given: object, name: str) -> Members:
         twice = list(given.index[given.index.duplicated()].unique()[:3])
         raise InvalidInputError(f"Labels of members must differ, but {name} has {twice} more than once.")
     try:
-        return Table.of(given, sparse=True)
+        return Table.wrap(given, sparse=True)
     except InvalidInputError as error:
         raise InvalidInputError(f"The members in {name} cannot be used: {error}") from error
 

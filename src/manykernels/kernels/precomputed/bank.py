@@ -152,7 +152,7 @@ class StackKernels(RawKernels[StackSamples]):
             means[m] = data.matrices._block([kernel], data.ids, columns)[0].mean(axis=1, dtype=np.float64)
         return means
 
-    def held(self, data: StackSamples) -> HeldGrams | None:
+    def find_matrices(self, data: StackSamples) -> HeldGrams | None:
         """Return the matrices of the stack for all kernels in order, or for a single kernel."""
         first, count = int(data.kernel_ids[0]), len(data.kernel_ids)
         if count != 1 and not np.array_equal(data.kernel_ids, np.arange(data.matrices.n_kernels)):

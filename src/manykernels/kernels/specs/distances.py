@@ -76,7 +76,7 @@ class SparsePoints:
     shape: tuple[int, int]  # (n, d)
 
     @classmethod
-    def of(cls, matrix: csr_array) -> SparsePoints:
+    def create(cls, matrix: csr_array) -> SparsePoints:
         """Return the rows of a CSR matrix in canonical form."""
         return cls(matrix.data, matrix.indices, matrix.indptr, (int(matrix.shape[0]), int(matrix.shape[1])))
 
@@ -98,7 +98,7 @@ class SparsePoints:
     def __getitem__(self, rows: slice | Array) -> SparsePoints:
         whole = np.arange(len(self))
         chosen = whole[rows]
-        return self if np.array_equal(chosen, whole) else SparsePoints.of(self.rows[chosen])
+        return self if np.array_equal(chosen, whole) else SparsePoints.create(self.rows[chosen])
 
     @property
     def squared_norms(self) -> Array:

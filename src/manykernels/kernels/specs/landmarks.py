@@ -177,7 +177,7 @@ class Landmarks(KernelOfFeatures):
                [2.]])
         """
         _, _, basis, mean = self._factors
-        return np.asarray(self._to_landmarks(A) @ basis - mean)
+        return np.asarray(self._evaluate_at_landmarks(A) @ basis - mean)
 
     def function(self, A: Array, v: Array) -> Array:
         """Return ``z(x)'v`` at rows, (n,), by products with the base kernel alone.
@@ -190,7 +190,7 @@ class Landmarks(KernelOfFeatures):
         array([0., 1.])
         """
         _, _, basis, mean = self._factors
-        return np.asarray(self._to_landmarks(A) @ (basis @ v) - mean @ v)
+        return np.asarray(self._evaluate_at_landmarks(A) @ (basis @ v) - mean @ v)
 
     def adjoint(self, A: Array, rho: Array) -> Array:
         """Return ``sum_i rho_i z(x_i)``, (rank,), or (rank, k) of k columns, as in `function`.
@@ -204,9 +204,9 @@ class Landmarks(KernelOfFeatures):
         """
         _, _, basis, mean = self._factors
         shift: Any = mean * rho.sum() if rho.ndim == 1 else np.outer(mean, rho.sum(axis=0))
-        return np.asarray(basis.T @ (self._to_landmarks(A).T @ rho) - shift)
+        return np.asarray(basis.T @ (self._evaluate_at_landmarks(A).T @ rho) - shift)
 
-    def _to_landmarks(self, A: Array) -> Array:
+    def _evaluate_at_landmarks(self, A: Array) -> Array:
         """Return the base kernel between rows and landmarks, (n, n_landmarks)."""
         units, points, _, _ = self._factors
         return self.base(as_points(A) * units, points)
@@ -354,14 +354,14 @@ class Shaped(KernelOfFeatures):
         >>> abs(kernel.features([[0.0], [1.5], [9.0]])).round(6).ravel().tolist()
         [1.0, 1.5, 2.0]
         """
-        return self.between(self._root[1], A)
+        return self.interpolate(self._root[1], A)
 
-    def between(self, values: Array, A: Array) -> Array:
+    def interpolate(self, values: Array, A: Array) -> Array:
         """Return lines through values (r, k) at knots, at points (n, 1): (n, k)."""
         beyond = "conv" in self.shape or "conc" in self.shape
         return lines(np.array(self.points), values, as_points(A)[:, 0], beyond=beyond)
 
-    def at_knots(self, v: Array) -> Array:
+    def knot_values(self, v: Array) -> Array:
         """Return the values ``phi(t_k)'v`` at knots (r,)."""
         return np.asarray(self._root[1] @ v)
 

@@ -176,7 +176,7 @@ class ObjectKernel(KernelSpec):
                 'column: KernelBank([("dna", kernel, ["column"])]).'
             )
 
-    def of_points(self, left: SparsePoints, right: SparsePoints) -> Array:
+    def evaluate_points(self, left: SparsePoints, right: SparsePoints) -> Array:
         """Return the kernel between rows of features, (n_left, n_right) float64."""
         return left.inner(right)
 
@@ -186,12 +186,12 @@ class ObjectKernel(KernelSpec):
 
     def points(self, objects: object) -> SparsePoints:
         """Return objects as rows of features; prepared rows stay unchanged."""
-        return objects if isinstance(objects, SparsePoints) else SparsePoints.of(self.features(objects))
+        return objects if isinstance(objects, SparsePoints) else SparsePoints.create(self.features(objects))
 
     def __call__(self, A: object, B: object = None) -> Array:
         """Return the matrix of kernel values between objects, or rows of features; ``B=None`` means ``B = A``."""
         left = self.points(A)
-        return self.of_points(left, left if B is None else self.points(B))
+        return self.evaluate_points(left, left if B is None else self.points(B))
 
     def diag(self, A: object) -> Array:
         return self.diag_of_points(self.points(A))
@@ -613,7 +613,7 @@ class Fingerprint(ObjectKernel):
             )
         return [dict(generator.GetCountFingerprint(one).GetNonzeroElements()) for one in molecules]
 
-    def of_points(self, left: SparsePoints, right: SparsePoints) -> Array:
+    def evaluate_points(self, left: SparsePoints, right: SparsePoints) -> Array:
         """Return the kernel between rows of fingerprints; two without any position are alike by zero."""
         if self.similarity == "minmax":
             products = _minima(left, right)

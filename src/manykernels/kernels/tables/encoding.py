@@ -133,7 +133,7 @@ class Encoding:
     tails: tuple[float, float] | None = None  # middle and unit of numbers whose tails are compressed
 
     @classmethod
-    def of(cls, column: pd.Series, kind: str) -> Encoding:
+    def fit(cls, column: pd.Series, kind: str) -> Encoding:
         """Return the encoding of a column of categories, ordered or not, or of text; levels of equal text merge."""
         categories = (
             column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column.dropna().unique()

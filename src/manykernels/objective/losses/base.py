@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.rows.vectors import RowVector, on_rows
+from manykernels.grams.rows.vectors import RowVector, map_rows
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses.bound import BoundLoss, SampleSum, conjugate_between
 from manykernels.validation.arrays import Array, check_finite
@@ -422,8 +422,8 @@ class LossOnRows:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._loss, name)
         if name in PAIRS:
-            return lambda *vectors: tuple(on_rows(partial(_one_of, found, at), *vectors) for at in (0, 1))
-        return partial(on_rows, found) if name in ENTRY_BY_ENTRY else found
+            return lambda *vectors: tuple(map_rows(partial(_one_of, found, at), *vectors) for at in (0, 1))
+        return partial(map_rows, found) if name in ENTRY_BY_ENTRY else found
 
     def __repr__(self) -> str:
         return repr(self._loss)
@@ -438,7 +438,7 @@ class LossOnRows:
 
     def check_target(self, y: RowVector) -> RowVector:
         """Return targets as numbers, with parts checked in place."""
-        return on_rows(partial(_check_part, self._loss), y).held()
+        return map_rows(partial(_check_part, self._loss), y).compute()
 
     def refusal_of_constant(self, y: RowVector) -> str:
         """Say why no constant fits best; the smallest and the largest target tell."""
@@ -460,7 +460,7 @@ class LossOnRows:
 
 def rows_weight(y: Any, weight: Any) -> Any:
     """Return positive sample weights beside the rows of a target, ones by default."""
-    weight = (np.ones_like(y) if weight is None else on_rows(_numbers, y.source.vector(weight))).held()
+    weight = (np.ones_like(y) if weight is None else map_rows(_numbers, y.source.vector(weight))).compute()
     if not weight.min() > 0 or not np.isfinite(weight.max()):
         raise InvalidInputError("sample_weight must be positive and finite numbers.")
     return weight

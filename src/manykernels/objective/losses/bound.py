@@ -61,7 +61,7 @@ class BoundLoss(ScoreFunction):
     def largest(self, z: Array, shift: float | Array) -> float:
         """Return an upper bound of ``L`` at scores within ``shift`` of ``z``."""
 
-    def balanced(self, rho: Array, *, sums: bool) -> Array:
+    def balance(self, rho: Array, *, sums: bool) -> Array:
         """Return coefficients near slopes, of zero sum if ``sums``, with the domain part `inside`."""
         return rho
 
@@ -257,9 +257,9 @@ class SampleSum(BoundLoss):
 
     def feasible(self, rho: Array, *, sums: bool) -> Array:
         """``clip(rho - nu, lo, hi)``, the nearest point."""
-        return self.between(rho, *self.box, sums=sums)
+        return self.project(rho, *self.box, sums=sums)
 
-    def between(self, rho: Array, low: Array, high: Array, *, sums: bool) -> Array:
+    def project(self, rho: Array, low: Array, high: Array, *, sums: bool) -> Array:
         """Return the nearest coefficients inside the box orthogonal to free directions or the intercept."""
         if self.basis is not None:
             return project_box_orthogonal(rho, low, high, self.basis)
@@ -276,10 +276,10 @@ class SampleSum(BoundLoss):
 
     def _corner_candidates(self, rho: Array, z: Array) -> Iterator[tuple[Array, Array]]:
         """Yield the coefficients nearest to ``rho`` at corners of the conjugate, if any."""
-        if (kept := self._kept_at_corners(rho)) is not None:
-            yield self.between(rho, *kept, sums=False), z
+        if (kept := self._corner_box(rho)) is not None:
+            yield self.project(rho, *kept, sums=False), z
 
-    def _kept_at_corners(self, rho: Array) -> tuple[Array, Array] | None:
+    def _corner_box(self, rho: Array) -> tuple[Array, Array] | None:
         """Return the box, of no width where coefficients are at corners of the conjugate; None if nowhere."""
         low, high = (np.broadcast_to(end, rho.shape) for end in self.box)
         at_corner = 1e-6  # distance from a corner of the conjugate, beside the largest coefficient, that counts as none
@@ -289,7 +289,7 @@ class SampleSum(BoundLoss):
             low, high, any_there = np.where(there, corner, low), np.where(there, corner, high), any_there or there.any()
         return (low, high) if any_there else None
 
-    def balanced(self, rho: Array, *, sums: bool) -> Array:
+    def balance(self, rho: Array, *, sums: bool) -> Array:
         """Return coefficients with the larger side scaled down."""
         return balance(rho) if sums else rho
 
@@ -390,22 +390,22 @@ class OutputSum(SampleSum):
             return self.loss.feasible(self.y, rho, self.weight, sums=sums)
         if self.loss.coupled:
             return -self.gradient(self.best_along(self.loss.scores_behind(self.y, rho, self.weight)))
-        return self.between(rho, *self.box, sums=sums)
+        return self.project(rho, *self.box, sums=sums)
 
-    def _kept_at_corners(self, rho: Array) -> tuple[Array, Array] | None:
+    def _corner_box(self, rho: Array) -> tuple[Array, Array] | None:
         """Return the coefficients kept at corners; None for a coupled loss without corners."""
-        return None if self.loss.coupled else super()._kept_at_corners(rho)
+        return None if self.loss.coupled else super()._corner_box(rho)
 
-    def between(self, rho: Array, low: Array, high: Array, *, sums: bool) -> Array:
+    def project(self, rho: Array, low: Array, high: Array, *, sums: bool) -> Array:
         """Return the same for every output."""
         ends = (np.broadcast_to(end, rho.shape).T for end in (low, high))
         columns = zip(rho.T, *ends, strict=True)
-        return np.array([super(OutputSum, self).between(*column, sums=sums) for column in columns]).T
+        return np.array([super(OutputSum, self).project(*column, sums=sums) for column in columns]).T
 
     def clip_to_domain(self, rho: Array) -> Array:
         return self.loss.feasible(self.y, rho, self.weight, sums=False)
 
-    def balanced(self, rho: Array, *, sums: bool) -> Array:
+    def balance(self, rho: Array, *, sums: bool) -> Array:
         """Return columns with the larger sides scaled down, for a coupled loss coefficients in the domain."""
         if self.loss.coupled:
             return self.feasible(rho, sums=sums)

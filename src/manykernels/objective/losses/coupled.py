@@ -76,7 +76,7 @@ class RiskCurvature(curvature.Curvature):
         self._sorted = weights * spread
         self.diagonal = layout.unsorted(self._sorted)
 
-    def of_rows(self, rows: Positions, factors: Array) -> RiskCurvature:
+    def sample_rows(self, rows: Positions, factors: Array) -> RiskCurvature:
         """Return the Hessian estimated from the rows, each standing for ``factors`` samples."""
         spread = np.zeros(len(self._weights))
         spread[rows] = factors
@@ -103,7 +103,7 @@ class RiskCurvature(curvature.Curvature):
         index, weights = curvature.sampled_rows(self.diagonal, min(rows, most))
         used = self
         if len(index) < int(np.count_nonzero(self.diagonal)):
-            used = self.of_rows(index, weights / self.diagonal[index])
+            used = self.sample_rows(index, weights / self.diagonal[index])
         Z, low = np.empty((len(used.rows), rank)), 0
         for operator in operators:
             high = low + int(operator.starts[-1])

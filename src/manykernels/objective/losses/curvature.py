@@ -18,7 +18,7 @@ from manykernels.compiled import compiled
 from manykernels.grams.factored.cells import CellOperator
 from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
 from manykernels.grams.loops import FAST
-from manykernels.grams.rows.vectors import RowVector, on_rows, sums
+from manykernels.grams.rows.vectors import RowVector, map_rows, sums
 from manykernels.objective.certificate import inner
 from manykernels.objective.losses.survival import take_at_risk
 from manykernels.validation.arrays import Array
@@ -179,7 +179,7 @@ class SampleCurvature(Curvature):
         if len(operators) == 1 and isinstance(operators[0], CellOperator) and not intercept:
             return operators[0].gram(self.diagonal)  # sums over cells read all rows for less
         if isinstance(operators[0], ChunkedOperator):
-            together = ChunkedOperator.joined(operators)
+            together = ChunkedOperator.join(operators)
             return together.weighted_gram(sampled_weights(self.diagonal, rows), intercept=intercept)
         index, weights = sampled_rows(self.diagonal, rows)
         size = rank_of(operators) + intercept
@@ -312,7 +312,7 @@ def sampled_weights(curvatures: Any, rows: int) -> Any:
             break
         factor = (rows - count) / rest
     start = curvatures.starts() if isinstance(curvatures, RowVector) else 0
-    return on_rows(_draw_weights, curvatures, start, rows, factor)
+    return map_rows(_draw_weights, curvatures, start, rows, factor)
 
 
 def _draw_weights(curvatures: Array, start: int, seed: int, factor: float) -> Array:

@@ -387,7 +387,7 @@ class Multinomial(SharedLoss):
         base = b = np.zeros(y.shape[1])
         powers = _exponentials(f)[1]
 
-        def at(b: Array) -> tuple[float, Array]:
+        def evaluate(b: Array) -> tuple[float, Array]:
             """Return the loss, less the contribution of scores ``f``, and the probabilities (T, N)."""
             with np.errstate(over="ignore", invalid="ignore"):  # of a step that is too long the value is no number
                 p = powers * np.exp(b - base)[:, None]
@@ -395,7 +395,7 @@ class Multinomial(SharedLoss):
                 p /= total
                 return float(weight @ np.log(total) - totals @ (b - base)), p
 
-        (value, p), size, scales = at(b), np.inf, True
+        (value, p), size, scales = evaluate(b), np.inf, True
         for number in range(MOST_STEPS):
             sums = p @ weight
             slope = sums - totals
@@ -405,21 +405,21 @@ class Multinomial(SharedLoss):
             if scales:
                 step = np.log(totals / np.maximum(sums, SMALLEST))
                 b, scales = b + step, number < MOST_SCALINGS and bool(np.abs(step).max() > LONG)
-                value, p = at(b)
+                value, p = evaluate(b)
             else:
                 step = _newton_step(p, weight, sums, slope)
                 before = b
                 if step is not None:
-                    b, value, p = _move(at, b, value, p, step, float(slope @ step), unit)
+                    b, value, p = _move(evaluate, b, value, p, step, float(slope @ step), unit)
                 else:  # hardly any probability can change, and the Hessian is rounding
                     b = b + _balancing_sweep(f + b, weight, totals)
                     base, powers = b, _exponentials(f + b)[1]
-                    value, p = at(b)
+                    value, p = evaluate(b)
                 if np.array_equal(b, before):
                     break
             if np.abs(b - base).max() > FAR:
                 base, powers = b, _exponentials(f + b)[1]
-                value, p = at(b)
+                value, p = evaluate(b)
         return b - b.mean()
 
 

@@ -159,20 +159,20 @@ class Tree(Regularizer):
             alone[inside] += sizes[owner]
         low, high = float(np.max(u / alone)), float(np.max(u)) / self.l1_ratio
 
-        def left(strength: float) -> float:
-            return float(np.max(self._left(u, strength)))
+        def excess(strength: float) -> float:
+            return float(np.max(self._excess(u, strength)))
 
-        if left(low) <= 0:
+        if excess(low) <= 0:
             return top * low
-        return top * float(brentq(left, low, high, xtol=1e-300, rtol=8.9e-16)) if left(high) < 0 else top * high
+        return top * float(brentq(excess, low, high, xtol=1e-300, rtol=8.9e-16)) if excess(high) < 0 else top * high
 
-    def _left(self, u: Array, strength: float) -> Array:
+    def _excess(self, u: Array, strength: float) -> Array:
         """Return how far norms at the roots are above their limits, and kernels without groups above theirs."""
         z = np.maximum(u - strength * self.l1_ratio, 0.0)
         excess = u - strength * self.l1_ratio
         for inside, owner, sizes in self._levels(len(u)):
             norms, limits = _norms(z[inside], owner, len(sizes)), strength * sizes
-            z[inside] *= _kept(norms, limits)[owner]
+            z[inside] *= _shrink(norms, limits)[owner]
             excess[inside] = (norms - limits)[owner]
         return excess
 
@@ -209,7 +209,7 @@ class Tree(Regularizer):
         x = np.maximum(np.asarray(t, dtype=np.float64) - step * self.strength * self.l1_ratio, 0.0)
         for inside, owner, sizes in self._levels(len(x)):
             norms = _norms(x[inside], owner, len(sizes))
-            x[inside] *= _kept(norms, step * self.strength * sizes)[owner]
+            x[inside] *= _shrink(norms, step * self.strength * sizes)[owner]
         return x
 
     def threshold(self, t: Array) -> Array:
@@ -232,7 +232,7 @@ class Tree(Regularizer):
         for inside, owner, sizes in self._levels(len(t)):
             zero = _norms(t[inside], owner, len(sizes)) == 0
             norms = _norms(z[inside], owner, len(sizes))
-            z[inside] *= _kept(norms, self.strength * sizes * zero)[owner]
+            z[inside] *= _shrink(norms, self.strength * sizes * zero)[owner]
         return z
 
     # --- derivatives ------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def _norms(values: Array, owner: Array, n_groups: int) -> Array:
     return norms
 
 
-def _kept(norms: Array, limits: Array) -> Array:
+def _shrink(norms: Array, limits: Array) -> Array:
     """Return the shrinkage factors of groups with norms reduced by the limits."""
     return np.maximum(1.0 - np.divide(limits, norms, out=np.ones(len(norms)), where=norms > 0), 0.0)
 

@@ -178,7 +178,7 @@ class _State:
 
     def update(self) -> None:
         """Update the primal variables: (11) and (12), (28) to (31), (38) to (40)."""
-        v, sizes = self._moved(self.rho)
+        v, sizes = self._move(self.rho)
         shrunk = self.problem.regularizer.prox(sizes, self.gamma)
         share = np.divide(shrunk, sizes, out=np.zeros(sizes.size), where=sizes > 0)
         self.alpha, self.norms = share[:, None] * v, shrunk
@@ -201,7 +201,7 @@ class _State:
         active = int(np.count_nonzero(self.norms))
         return {"primal": primal, "dual": dual, "relative_gap": (primal - dual) / primal, "active": active}
 
-    def _moved(self, rho: Array) -> tuple[Array, Array]:
+    def _move(self, rho: Array) -> tuple[Array, Array]:
         """Return ``alpha_m + gamma rho`` and its norms."""
         v = self.alpha + self.gamma * rho
         squares = (v * (self.kernels @ v[:, :, None])[:, :, 0]).sum(axis=1)
@@ -217,7 +217,7 @@ class _State:
         rho, s = point[:n], point[n:]
         with np.errstate(invalid="ignore"):
             conjugate = problem.loss.conjugate(problem.y, rho) if self.barrier else self._smooth(rho)
-        _, sizes = self._moved(rho)
+        _, sizes = self._move(rho)
         shrunk = problem.regularizer.prox(sizes, gamma)
         envelope = (sizes @ sizes - (sizes - shrunk) @ (sizes - shrunk)) / (2 * gamma) - problem.regularizer.value(
             shrunk
@@ -242,7 +242,7 @@ class _State:
         """Return value, gradient (26) and Hessian (27) of the inner objective."""
         problem, gamma, n = self.problem, self.gamma, self.problem.n_samples
         rho, s = point[:n], point[n:]
-        v, sizes = self._moved(rho)
+        v, sizes = self._move(rho)
         shrunk = problem.regularizer.prox(sizes, gamma)
         squared = problem.loss.name == "squared"
         slope = problem.loss.conjugate_derivative(problem.y, rho) if self.barrier else squared * rho - problem.y

@@ -61,12 +61,14 @@ def _refined(problem: Problem, gram: Array, rho: Array, distance: float) -> Arra
         near = np.abs(rho - end) <= distance
         snapped[near], free[near] = end[near], False
     scores = -problem.loss.conjugate_derivative(problem.y, rho / problem.weight)
-    change = _solved(gram[np.ix_(free, free)], (scores - gram @ snapped)[free], -snapped.sum(), problem.fit_intercept)
+    change = _solve_bordered(
+        gram[np.ix_(free, free)], (scores - gram @ snapped)[free], -snapped.sum(), problem.fit_intercept
+    )
     snapped[free] += change
     return problem.feasible_dual(snapped)
 
 
-def _solved(matrix: Array, right: Array, total: float, border: bool) -> Array:
+def _solve_bordered(matrix: Array, right: Array, total: float, border: bool) -> Array:
     """Return the smallest ``x`` with ``matrix x + b = right`` for some b and ``sum x = total``; no b without border."""
     size = right.size
     smallest_singular = 1e-15  # relative to the largest one

@@ -69,7 +69,7 @@ class Cuts:
     coefficients: Array  # ndarray of shape (T, N): the dual coefficients that each cut comes from
 
     @classmethod
-    def of(cls, point: SimplexPoint) -> Cuts:
+    def create(cls, point: SimplexPoint) -> Cuts:
         """Return the cut at a single point."""
         return cls(np.array([point.cut_intercept]), point.slopes[None], point.fit.rho[None])
 
@@ -83,10 +83,10 @@ class Cuts:
         Cuts differ by the gap, and weights move by the square root: with ``theta = center + eta x`` and ``tau = upper +
         gap t`` the program keeps entries of order one, while HiGHS in plain units knows ten digits.
         """
-        zoom = _Zoom.at(center, upper, gap, np.abs(self.slopes).max())
+        zoom = _Zoom.create(center, upper, gap, np.abs(self.slopes).max())
         rows, right = zoom.cuts(self.constants, self.slopes)
         n_cuts, n_kernels = rows.shape
-        found = _solved(
+        found = _solve_program(
             c=np.append(np.zeros(n_kernels), 1.0),
             A_ub=np.hstack([rows, -np.ones((n_cuts, 1))]),
             b_ub=right,
@@ -100,7 +100,7 @@ class Cuts:
 
     def nearest(self, theta: Array, level: float, center: Array, upper: float, gap: float) -> Array:
         """Return the nearest point to ``theta`` on the simplex with a model value of at most ``level``, by Clarabel."""
-        zoom = _Zoom.at(center, upper, gap, np.abs(self.slopes).max())
+        zoom = _Zoom.create(center, upper, gap, np.abs(self.slopes).max())
         rows, right = zoom.cuts(self.constants, self.slopes)
         right = right + (level - upper) / zoom.height
         sizes = np.maximum(np.abs(rows).max(axis=1), np.finfo(np.float64).tiny)
@@ -113,7 +113,7 @@ class Cuts:
         return zoom.weights(program.solve(**options).x, NEGLIGIBLE)
 
 
-def _solved(**program: object) -> OptimizeResult:
+def _solve_program(**program: object) -> OptimizeResult:
     """Solve a linear program, in another way where HiGHS fails."""
     accuracy = {"primal_feasibility_tolerance": ACCURACY, "dual_feasibility_tolerance": ACCURACY}
     for method, options in ATTEMPTS:
@@ -133,7 +133,7 @@ class _Zoom:
     height: float
 
     @classmethod
-    def at(cls, center: Array, upper: float, gap: float, steepness: float) -> _Zoom:
+    def create(cls, center: Array, upper: float, gap: float, steepness: float) -> _Zoom:
         height = min(max(gap, SMALLEST_GAP * steepness), steepness) or 1.0
         return cls(center, upper, np.sqrt(height / steepness) if steepness > 0 else 1.0, height)
 
@@ -208,18 +208,18 @@ class CuttingPlane(SimplexMethod):
     def initialize(self, problem: Problem, start: Model) -> CutState:
         """Cut at the weights of the given model, or at equal weights."""
         point = self.first_point(problem, start)
-        cuts = Cuts.of(point)
+        cuts = Cuts.create(point)
         return CutState(point, point, cuts, cuts.minimum(point.theta, point.value, np.inf))
 
     def step(self, problem: Problem, state: CutState) -> None:
         """Fit a learner, add the cut, minimize the model."""
         gap, alternates = state.gap, self.alternate and state.useless >= USELESS_CUTS
         theta = state.best.alternated() if alternates else self.next_weights(state)
-        state.point = state.point.moved(theta, self.tol)
+        state.point = state.point.move(theta, self.tol)
         useful = alternates or state.point.value < state.best.value - WORTH_A_CUT * gap
         state.useless = 0 if useful else state.useless + 1
         state.best = min(state.best, state.point, key=lambda point: point.value)
-        new = Cuts.of(state.point)
+        new = Cuts.create(state.point)
         pairs = ((getattr(state.cuts, name), getattr(new, name)) for name in ("constants", "slopes", "coefficients"))
         state.cuts = Cuts(*(np.concatenate(pair) for pair in pairs))
         state.minimum = state.cuts.minimum(state.best.theta, state.best.value, gap)

@@ -151,7 +151,7 @@ class HessianMKL(SimplexMethod):
         slope = float(point.slopes @ direction)
         if not slope < 0:
             return
-        end = point.moved(target, self.tol)
+        end = point.move(target, self.tol)
         # a full step is taken if the slope at its end is at most this part of the first, of either sign
         slope_reversed = 0.9
         if float(end.slopes @ direction) > -slope_reversed * slope:

@@ -116,7 +116,7 @@ class SimpleMKL(SimplexMethod):
         point, direction = state.point, state.direction
         while True:  # at most one turn a kernel, whose direction ends at zero
             length, blocking = longest_step(point.theta, direction)
-            end = point.moved(stepped(point.theta, length * direction, blocking), self.tol)
+            end = point.move(stepped(point.theta, length * direction, blocking), self.tol)
             if not falls(point, end) and float(end.slopes @ direction) > 0:
                 return replace(point, steps=end.steps), direction, length, end
             point, direction = end, direction.copy()

@@ -66,7 +66,7 @@ class SimplexPoint:
     steps: int
 
     @classmethod
-    def at(cls, problem: Problem, theta: Array, tol: float, previous: SimplexPoint | None = None) -> SimplexPoint:
+    def create(cls, problem: Problem, theta: Array, tol: float, previous: SimplexPoint | None = None) -> SimplexPoint:
         """Fit the learner at ``theta``, starting from a previous point."""
         warm, steps = (None, 0) if previous is None else (previous.fit, previous.steps)
         gram = problem.stack.combine(kernel_weights(problem, theta))
@@ -74,9 +74,9 @@ class SimplexPoint:
         fit = fit_learner(problem, gram, warm=warm, tol=max(finest_learner, LEARNER_SHARE * tol))
         return cls(problem, theta, fit, steps + fit.steps)
 
-    def moved(self, theta: Array, tol: float) -> SimplexPoint:
+    def move(self, theta: Array, tol: float) -> SimplexPoint:
         """Return the point at other weights."""
-        return SimplexPoint.at(self.problem, theta, tol, self)
+        return SimplexPoint.create(self.problem, theta, tol, self)
 
     def alternated(self) -> Array:
         """Return the weights in closed form for the norms of the model, ``t / sum t``: ``J`` is no larger there."""
@@ -151,7 +151,7 @@ class SimplexMethod(Solver[AtPoint]):
 
     def first_point(self, problem: Problem, start: Model) -> SimplexPoint:
         """Return the learner at the weights of a model, or at equal weights."""
-        return SimplexPoint.at(problem, starting_weights(problem, start[1]), self.tol)
+        return SimplexPoint.create(problem, starting_weights(problem, start[1]), self.tol)
 
     def extract(self, problem: Problem, state: AtPoint) -> Model:
         return state.point.model()
@@ -179,7 +179,7 @@ def search_line(point: SimplexPoint, direction: Array, length: float, end: Simpl
     most_trials = 40
     for _ in range(most_trials):
         step = bracket.trial()
-        current = current.moved(stepped(point.theta, step * direction), tol)
+        current = current.move(stepped(point.theta, step * direction), tol)
         slope = float(current.slopes @ direction)
         if slope <= 0 or falls(best, current):
             best = current

@@ -324,7 +324,7 @@ class SupportKernelMachine(Solver):
 
     def _revised(self, problem: Problem, state: _State) -> skm_descent.Descent:
         """Return the descent on the possibly relevant kernels by the last certificate."""
-        wanted = self._wanted(state)
+        wanted = self._select_wanted(state)
         missing = np.setdiff1d(wanted, _working_set(problem, state)).size
         if state.descent is None or missing or wanted.size < skm_descent.WORTH_DROPPING * state.descent.squares.size:
             state.newton_steps = self.newton_steps(state)
@@ -333,7 +333,7 @@ class SupportKernelMachine(Solver):
             state.descent = skm_descent.Descent(kernels, state.rho, self.cache_bytes, self.shrinking, shares)
         return state.descent
 
-    def _wanted(self, state: _State) -> Array:
+    def _select_wanted(self, state: _State) -> Array:
         top = float(state.norms.max(initial=0.0))
         level = (
             top if state.finishing else skm_descent.smoothed_dual(state.norms, state.kappa, self.smoothing).threshold

@@ -95,7 +95,7 @@ class OnlineLearner(ABC):
         self.unit = problem.penalties**2
         self.generator = np.random.default_rng(seed)
         self.moving = True
-        self.point = self.placed(self.inside(rho) if rho.any() else rho)
+        self.point = self.place(self.inside(rho) if rho.any() else rho)
 
     def inside(self, rho: Array) -> Array:
         """Return the nearest feasible coefficients, off the ends of an entropic box, where the slope is infinite."""
@@ -106,7 +106,7 @@ class OnlineLearner(ABC):
         margin = interior * (self.samples.hi - self.samples.lo)
         return np.clip(feasible, self.samples.lo + margin, self.samples.hi - margin)
 
-    def placed(self, rho: Array) -> online_steps.DualPoint:
+    def place(self, rho: Array) -> online_steps.DualPoint:
         """Return the point of the coefficients: a single pass unless zero."""
         if not rho.any():
             return online_steps.DualPoint(
@@ -140,7 +140,7 @@ class OnlineLearner(ABC):
 
     def refresh(self) -> None:
         """Recompute the products after incremental updates: a single pass."""
-        self.point = self.placed(self.point.rho)
+        self.point = self.place(self.point.rho)
 
     def measure(self) -> Measure:
         """Return the present model and the gap, from the products."""
@@ -214,7 +214,7 @@ class ImplicitLearner(OnlineLearner):
         changes = np.diff(past, axis=0)
         if not changes.any():
             return
-        proposal = self.placed(self.inside(shortest_combination(changes) @ past[1:]))
+        proposal = self.place(self.inside(shortest_combination(changes) @ past[1:]))
         if self._dual(proposal) > self._dual(self.point):
             self.point = proposal
 

@@ -43,13 +43,13 @@ def feasible(problem: Problem, slopes: Array, z: Array) -> tuple[Array, Array]:
     They are in the domain, of zero sum if there is an intercept, and orthogonal to what kernels without a penalty span.
     """
     if problem.unpenalized.size:
-        return next(iter(problem.certified_bound.candidates(-slopes, z, sums=problem.fit_intercept)))
-    return balanced(problem, slopes), z
+        return next(iter(problem.certificate_bound.candidates(-slopes, z, sums=problem.fit_intercept)))
+    return balance(problem, slopes), z
 
 
-def balanced(problem: Problem, slopes: Array) -> Array:
+def balance(problem: Problem, slopes: Array) -> Array:
     """Return dual coefficients in the domain, and of zero sum if there is an intercept, from slopes of the loss."""
-    return problem.bound.inside(problem.bound.balanced(-slopes, sums=problem.fit_intercept))
+    return problem.bound.inside(problem.bound.balance(-slopes, sums=problem.fit_intercept))
 
 
 def dual_bound(
@@ -81,7 +81,7 @@ def _dual_value(problem: Problem, rho: Array, z: Array, norms: Array) -> tuple[f
     """Return the dual value at upper bounds on norms, the feasibility scale of coefficients, and the conjugate."""
     scale = problem.regularizer.dual_scale(norms)
     conjugate = problem.bound.conjugate_at(rho, scale, z)
-    if problem.unpenalized.size and not problem.certified_bound.proves(rho):
+    if problem.unpenalized.size and not problem.certificate_bound.proves(rho):
         return -np.inf, scale, conjugate
     return -conjugate - problem.regularizer.conjugate(scale * norms), scale, conjugate
 
@@ -95,9 +95,9 @@ def shares(regularizer: Regularizer, u: Array) -> Array:
 
 
 def correctable(objective: FactoredObjective) -> bool:
-    """Return whether `corrected` supports the problem: a single output, weighted norms, columns."""
+    """Return whether `correct` supports the problem: a single output, weighted norms, columns."""
     penalty = objective.penalty
-    if objective.in_place is None or objective.n_outputs > 1 or not objective.constant or penalty.shape is None:
+    if objective.joint_columns is None or objective.n_outputs > 1 or not objective.constant or penalty.shape is None:
         return False
     return not (penalty.coned or penalty.strength or penalty.curvature.any()) and bool(penalty.linear.all())
 
@@ -110,7 +110,7 @@ def group_images(columns: Array, places: Array, starts: Array, chosen: Array, v:
         add_columns(columns, places[low:high], v[low:high], out[k])
 
 
-def corrected(
+def correct(
     objective: FactoredObjective, point: Point, rho: Array, adjoint: Array, enough: float
 ) -> tuple[Array, Array, float, Point] | None:
     """Return dual coefficients of a squared loss that are more nearly feasible, their value, and the point behind them.
@@ -128,7 +128,7 @@ def corrected(
     """
     if not correctable(objective):
         return None
-    penalty, columns, best = objective.penalty, objective.in_place, None
+    penalty, columns, best = objective.penalty, objective.joint_columns, None
     assert columns is not None
     weights, alive = objective.loss.curvature(point.z).diagonal, penalty.norms(point.v) > 0
     for _ in range(3):
@@ -163,7 +163,7 @@ def first_order(C: Array, weights: Array, right: Array) -> tuple[Array, Array]:
 def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -> tuple[float, Array]:
     """Return an upper bound on ``P`` of the same function in the exact kernels, and the block norms (g,)."""
     squares = scores = np.zeros(len(objective.kernels))
-    if objective.in_place is None:  # columns of the table are all that there is of their kernels
+    if objective.joint_columns is None:  # columns of the table are all that there is of their kernels
         parts = objective.split(point.v)
         bounds = [operator.excess(v) for operator, v in zip(objective.operators, parts, strict=True)]
         squares, scores = (np.concatenate(part) for part in zip(*bounds, strict=True))

@@ -13,7 +13,7 @@ from manykernels.grams.factored.landmarks import rank_limit
 from manykernels.grams.plan import memory_bytes
 from manykernels.objective.certificate import inner
 from manykernels.objective.problem import Problem
-from manykernels.solvers.base import in_order
+from manykernels.solvers.base import accepting_solvers
 from manykernels.solvers.factored.objective import Point, per_output
 from manykernels.solvers.factored.state import Component, ExactContinuation
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
@@ -44,12 +44,12 @@ def matrix_first(stack: FactoredStack, kernel: int) -> bool:
     return n <= 2 * rank_limit(n) and stack.many_directions(kernel)
 
 
-def solved(problem: Problem, tol: float, time_limit: float, start: Solution | None = None) -> Solution:
+def solve_by_grams(problem: Problem, tol: float, time_limit: float, start: Solution | None = None) -> Solution:
     """Return the solution of the suitable Gram solver, from another solution."""
     options = {"tol": tol} | ({"time_limit": max(time_limit, 1.0)} if np.isfinite(time_limit) else {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the caller warns, with the gap of the exact kernels
-        return next(in_order(problem, ON_MATRICES)).configured(**options).solve(problem, start)
+        return next(accepting_solvers(problem, ON_MATRICES)).configured(**options).solve(problem, start)
 
 
 def start_at(problem: Problem, model: Model) -> Solution:

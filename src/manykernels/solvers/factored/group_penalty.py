@@ -42,11 +42,11 @@ class GroupPenalty:
     cones: tuple[Array | None, ...] = ()  # G of each group with G v >= 0, None without one; empty: none has
 
     @classmethod
-    def of(cls, regularizer: Regularizer, starts: Array, w: Array) -> GroupPenalty:
+    def create(cls, regularizer: Regularizer, starts: Array, w: Array) -> GroupPenalty:
         """Return a penalty of block norms ``w ||v_m||`` as a penalty of coordinate groups; reject others."""
         curve = regularizer.curve
         if curve is None:
-            return FunctionPenalty.of(regularizer, starts, w)
+            return FunctionPenalty.create(regularizer, starts, w)
         q, exponent = curve.exponent, (w**curve.exponent if curve.power else np.zeros(len(w)))
         return cls(starts, curve.linear * w, curve.ridge * w**2, exponent, q, curve.power, curve.coupled)
 
@@ -222,7 +222,7 @@ class FunctionPenalty(GroupPenalty):
     shape = None
 
     @classmethod
-    def of(cls, regularizer: Regularizer, starts: Array, w: Array) -> FunctionPenalty:
+    def create(cls, regularizer: Regularizer, starts: Array, w: Array) -> FunctionPenalty:
         """Return the penalty, unless nondifferentiable."""
         lacking = {Capability.WEIGHTS_FROM_NORMS, Capability.CURVATURE} - regularizer.capabilities
         if lacking:
@@ -360,7 +360,7 @@ class PenaltyCurve:
     starts: Array  # (G + 1,)
 
     @classmethod
-    def at(cls, penalty: GroupPenalty, v: Array) -> PenaltyCurve:
+    def evaluate(cls, penalty: GroupPenalty, v: Array) -> PenaltyCurve:
         """Return the derivatives at ``v``; zero on groups at zero."""
         norms = penalty.norms(v)
         slopes, (bends, coupling) = penalty.slopes(norms), penalty.bends(norms)

@@ -29,7 +29,7 @@ from manykernels.objective.losses.curvature import SampleCurvature
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.newton import NEWTON_STEPS, NewtonFit, avoids_hessian, first_rows
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.quadratic_bins import rounded_products
+from manykernels.solvers.factored.quadratic_bins import predict_sweep_cost
 from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
 from manykernels.solvers.factored.quadratic_rows import descends
 from manykernels.solvers.factored.state import FIRST_SMOOTHING, State
@@ -53,7 +53,7 @@ def takes_interior(objective: FactoredObjective) -> bool:
         return False
     # On 1,000 to 20,000 rows a step took as long as this many products of a Hessian, beside its own.
     base = 6e7 + 3e7 * objective.n_outputs
-    smoothed = base + min(rows * objective.products, rounded_products(objective))
+    smoothed = base + min(rows * objective.products, predict_sweep_cost(objective))
     # With few rows between two kinks curvatures jump. Hinge, epsilon-insensitive and quantile losses, 40 kernels, own
     # and shared weights, took so many times the steps from an interior point, which are 18: 3.1 at 5 rows for each
     # coefficient, 2.4 at 10, 2.1 at 20, 1.2 at 45 and 0.9 at 95.
@@ -106,7 +106,7 @@ def minimize_kinked(
     problem = objective.problem
     best, value, proved, gap, useless = point, objective.value(point), -np.inf, np.inf, 0
     for step in range(max_steps + 1):
-        rho = objective.balanced(rows_of(samples.rho, problem))
+        rho = objective.balance(rows_of(samples.rho, problem))
         adjoint = objective.adjoint(rho)
         if (found := objective.dual_value(point.z, rho, adjoint)) > proved or step == 0:
             proved, dual = found, (rho, adjoint, point.z)
@@ -139,7 +139,7 @@ def _step(
     tracked, rho = rows_of(samples.scores(), problem), rows_of(samples.rho, problem)
     diagonal, shift = samples.linearize(0.0)
     weights = rows_of(1.0 / diagonal, problem)
-    model = FormedQuadratic.of(objective, SampleCurvature(weights), len(weights))
+    model = FormedQuadratic.create(objective, SampleCurvature(weights), len(weights))
 
     def direction(start: Point, shift: Array) -> tuple[Point, Array]:
         ahead = tracked + rows_of(shift, problem)

@@ -136,10 +136,12 @@ class FactorFunctions:
     def _evaluate(self, X: TableLike, gather: Callable[..., Array]) -> Array:
         """Return the functions at all rows, (..., n), computed at the place of the rows."""
         if self.bank is not None:
-            X = self.bank.table.values(Table.of(X), in_their_units=not self._prepared)
+            X = self.bank.table.values(Table.wrap(X), in_their_units=not self._prepared)
         rows = open_table(X, self.stack.table)
         kernels = [(self.stack.spec_of(int(m)), self.stack.columns_of(int(m))) for m in self.active]
-        return np.concatenate([own for _, own in rows.evaluated(16_384, partial(gather, self.parts, kernels))], axis=-1)
+        return np.concatenate(
+            [own for _, own in rows.evaluate_slices(16_384, partial(gather, self.parts, kernels))], axis=-1
+        )
 
     @property
     def _prepared(self) -> bool:

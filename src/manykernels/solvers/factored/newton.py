@@ -25,10 +25,10 @@ import numpy as np
 
 from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import SAMPLE_PER_RANK, Curvature
-from manykernels.solvers.factored.certificate import corrected
+from manykernels.solvers.factored.certificate import correct
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.quadratic import Expansion, Quadratic
-from manykernels.solvers.factored.quadratic_bins import BinQuadratic, rounded_products
+from manykernels.solvers.factored.quadratic_bins import BinQuadratic, predict_sweep_cost
 from manykernels.solvers.factored.quadratic_formed import RANK_LIMIT, SAMPLE_ROWS, FormedQuadratic
 from manykernels.solvers.factored.quadratic_products import ProductQuadratic
 from manykernels.solvers.factored.quadratic_rows import RowQuadratic, descends
@@ -87,14 +87,14 @@ def minimize(
     gap, value, best, begun = np.inf, np.inf, -np.inf, max_steps > 0 and _take_first_step(objective, point, hessians)
     for step in range(int(begun), max_steps + 1):
         slopes = objective.settle_intercept(point)
-        rho = objective.balanced(-slopes)
+        rho = objective.balance(-slopes)
         adjoint = objective.adjoint(rho)
         before, value = value, objective.value(point)
         if (proved := objective.dual_value(point.z, rho, adjoint)) > best or step == int(begun):
             best, dual = proved, (rho, adjoint, point.z)
         last, gap = gap, value - best
         if gap > tol and step > 0:
-            found = corrected(objective, point, rho, adjoint, value - 0.4 * tol)
+            found = correct(objective, point, rho, adjoint, value - 0.4 * tol)
             if found is not None and found[2] > best:
                 rho, products, best, moved = found
                 dual = rho, products, moved.z
@@ -150,7 +150,7 @@ def avoids_hessian(objective: FactoredObjective) -> bool:
 
 def prefers_bins(objective: FactoredObjective, rows: int) -> bool:
     """Return True if sweeps over rows in bins take fewer products than a Hessian summed over so many rows."""
-    return rounded_products(objective) < rows * objective.products
+    return predict_sweep_cost(objective) < rows * objective.products
 
 
 def _advance_somehow(
@@ -198,7 +198,7 @@ def _advance(
     if gradient is None and kind is not RowQuadratic:
         return 0.0
     if not isinstance(hessians.model, kind):
-        hessians.model = kind.of(objective, curvature, hessians.rows)
+        hessians.model = kind.create(objective, curvature, hessians.rows)
     model = hessians.model
     here = Expansion(objective, point, slopes, gradient, curvature)
     v, shift, change = model.step(here, hessians.tol)

@@ -38,14 +38,14 @@ class Coefficients:
     v: Array  # (r,) float64
 
     @classmethod
-    def of(cls, kernels: Array, starts: Array, v: Array) -> Coefficients:
+    def create(cls, kernels: Array, starts: Array, v: Array) -> Coefficients:
         """Return a copy of the nonzero kernels."""
         alive = np.flatnonzero(np.add.reduceat(v != 0, starts[:-1])) if len(kernels) else np.zeros(0, dtype=np.int64)
         ranks = np.diff(starts)[alive]
         places = neighbors_from(starts[:-1][alive], ranks)
         return cls(kernels[alive], np.concatenate([[0], np.cumsum(ranks)]), v[places])
 
-    def onto(self, kernels: Array, starts: Array, n_outputs: int = 0) -> Array:
+    def transfer(self, kernels: Array, starts: Array, n_outputs: int = 0) -> Array:
         """Return the coefficients of other kernels, zero for new kernels.
 
         Finer factors begin with the directions of coarser factors, for every output; none without ``n_outputs``.
@@ -93,7 +93,7 @@ class KnownCurvature:
     rounded: Array = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
     copied: Array = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
-    def under(self, weights: Array) -> KnownCurvature:
+    def find_products(self, weights: Array) -> KnownCurvature:
         """Return the cached products under equal weights, else empty."""
         if not np.array_equal(self.weights, weights):
             self.weights, self.slots, self.places, self.bases = weights, {}, {}, NO_BASES
@@ -101,7 +101,7 @@ class KnownCurvature:
 
     def let_go(self) -> None:
         """Release the products, as large as the factors."""
-        self.under(np.zeros(0)).hessian = np.zeros((0, 0))
+        self.find_products(np.zeros(0)).hessian = np.zeros((0, 0))
 
     def eigenbases(
         self, kernels: Array, Z: Array, firsts: Array, ranks: Array, roots: Array, alike: float = 0.0
@@ -286,7 +286,9 @@ class FactoredObjective:
         self.kernels, ranks = kernels_of(operators)
         self.ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
         starts = np.concatenate([[0], np.cumsum(ranks)])
-        self.penalty = GroupPenalty.of(problem.regularizer.take(self.kernels), starts, problem.penalties[self.kernels])
+        self.penalty = GroupPenalty.create(
+            problem.regularizer.take(self.kernels), starts, problem.penalties[self.kernels]
+        )
         stack: Any = problem.stack
         if stack.shaped:
             cones = tuple(stack.constraints_of(kernel) for kernel in self.kernels.tolist())
@@ -295,10 +297,10 @@ class FactoredObjective:
         self.known = KnownCurvature()  # that of a path, in its place, serves all strengths
 
     @cached_property
-    def in_place(self) -> ColumnFactors | None:
+    def joint_columns(self) -> ColumnFactors | None:
         """All factors together, as table columns readable in place."""
         stack: Any = self.problem.stack
-        return ColumnFactors.of(stack.table, self.bases)
+        return ColumnFactors.create(stack.table, self.bases)
 
     @cached_property
     def place(self) -> Array:
@@ -321,8 +323,8 @@ class FactoredObjective:
         """
         if self.penalty.shape is None or self.penalty.coned:
             return False
-        if self.in_place is not None:
-            return self.in_place.disjoint
+        if self.joint_columns is not None:
+            return self.joint_columns.disjoint
         if not all(isinstance(one, DenseOperator) and len(one.kernels) == 1 for one in self.bases):
             return False
         columns = [j for operator in self.bases for j in operator.positions or ()]
@@ -336,31 +338,31 @@ class FactoredObjective:
     @cached_property
     def apart(self) -> FactoredObjective:
         """The same objective with an operator per kernel, if joined."""
-        if self.in_place is None or len(self.bases) > 1:
+        if self.joint_columns is None or len(self.bases) > 1:
             return self
-        return FactoredObjective(self.problem, self.in_place.apart(), self.mu, self.center)
+        return FactoredObjective(self.problem, self.joint_columns.apart(), self.mu, self.center)
 
     @cached_property
-    def rounded(self) -> FactoredObjective:
+    def single_precision(self) -> FactoredObjective:
         """The same objective on columns in single precision, if permitted and in place."""
-        own = self.in_place
+        own = self.joint_columns
         if own is None or not self.known.single:
             return self
         columns = self.known.single_columns(own.columns, own.places)
         factors: Any = ColumnFactors(columns, own.kernels, own.firsts, own.ranks, own.roots)
         return FactoredObjective(self.problem, [factors], self.mu, self.center)
 
-    def carried(self, old: Coefficients) -> Array:
+    def convert_coefficients(self, old: Coefficients) -> Array:
         """Return coefficients of other factors converted to the present factors."""
-        return old.onto(self.kernels, self.penalty.starts, self.problem.n_targets)
+        return old.transfer(self.kernels, self.penalty.starts, self.problem.n_targets)
 
     def scores(self, v: Array) -> Array:
         """Return ``Z v`` without the intercept."""
         out = self.problem.constant_scores(0.0)
-        if self.in_place is not None:
+        if self.joint_columns is not None:
             rows = out.reshape(-1, self.n_outputs).T.copy()
             for part, own in zip(v[self.place], rows, strict=True):
-                self.in_place.add_scores(part, own)
+                self.joint_columns.add_scores(part, own)
             return rows.T if self.problem.shared else rows[0]
         for operator, part in zip(self.operators, self.split(v), strict=True):
             if part.any():
@@ -374,9 +376,9 @@ class FactoredObjective:
 
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``."""
-        if self.in_place is not None:
+        if self.joint_columns is not None:
             found = np.empty(self.rank)
-            found[self.place] = [self.in_place.adjoint(column) for column in columns_of(rho)]
+            found[self.place] = [self.joint_columns.adjoint(column) for column in columns_of(rho)]
             return found
         return np.concatenate([operator.adjoint(rho) for operator in self.operators])
 
@@ -417,9 +419,9 @@ class FactoredObjective:
             return b if self.n_free else np.zeros(self.problem.n_targets)
         return float(b.sum())
 
-    def balanced(self, rho: Array) -> Array:
+    def balance(self, rho: Array) -> Array:
         """Return dual coefficients near ``rho`` feasible for the intercepts."""
-        return self.problem.bound.balanced(rho, sums=self.problem.fit_intercept)
+        return self.problem.bound.balance(rho, sums=self.problem.fit_intercept)
 
     def settle_intercept(self, point: Point) -> Array:
         """Move the intercepts to their minimum by a few safeguarded Newton steps; return the slopes there."""
@@ -427,7 +429,7 @@ class FactoredObjective:
         if not problem.fit_intercept:
             return self.loss.gradient(point.z)
         if not problem.shared:
-            point.z, shift, slopes = settled(self.loss, point.z)
+            point.z, shift, slopes = shift_scores(self.loss, point.z)
             point.b = point.b + shift
             return slopes
         if len(self.loss.outputs) < problem.n_targets:  # outputs that act on each other
@@ -435,7 +437,7 @@ class FactoredObjective:
             point.z, point.b = point.z + step, point.b + step
             return self.loss.gradient(point.z)
         pairs = zip(self.loss.outputs, columns_of(point.z), strict=True)
-        scores, shifts, columns = zip(*(settled(*pair) for pair in pairs), strict=True)
+        scores, shifts, columns = zip(*(shift_scores(*pair) for pair in pairs), strict=True)
         point.z, point.b = np.array(scores).T, point.b + np.array(shifts)
         return np.array(columns).T
 
@@ -451,7 +453,7 @@ class FactoredObjective:
         return -self.loss.conjugate_at(rho, scale, z) - regularizer.conjugate(scale * u)
 
 
-def settled(loss: ScoreFunction, z: Array) -> tuple[Array, float, Array]:
+def shift_scores(loss: ScoreFunction, z: Array) -> tuple[Array, float, Array]:
     """Return scores of a single output shifted to where the slopes sum to zero, the shift, and the slopes there."""
     slopes, shift = loss.gradient(z), 0.0
     total, size = sums(slopes, np.abs(slopes))

@@ -80,7 +80,7 @@ class Quadratic(abc.ABC):
     bend = 0.0  # of the quadratic along it, where the rows of the quadratic may miss some
 
     @classmethod
-    def of(cls, objective: FactoredObjective, curvature: Curvature, rows: int) -> Any:
+    def create(cls, objective: FactoredObjective, curvature: Curvature, rows: int) -> Any:
         """Return the quadratic of an objective, summed over a sample of rows if separable over rows."""
         kind: Any = cls
         return kind(objective, curvature)

@@ -220,7 +220,7 @@ class BinQuadratic(Quadratic):
     def __init__(self, objective: FactoredObjective, curvature: Curvature) -> None:
         weights, shares, _ = curvature.terms
         self._weights, self._shares = np.ascontiguousarray(weights, dtype=np.float64), shares
-        operators, self.penalty = rounded_operators(objective), objective.penalty
+        operators, self.penalty = column_operators(objective), objective.penalty
         outputs, n_samples = self._weights.shape
         self._answers = np.zeros((outputs, objective.rank))  # of intercepts to coefficients
         codes = np.empty((sum(isinstance(one, ColumnOperator) for one in operators), n_samples), dtype=np.int16)
@@ -237,7 +237,7 @@ class BinQuadratic(Quadratic):
                 self._columns.append(column)
                 continue
             slot = next(slots)
-            table = operator.rounded(codes[slot])
+            table = operator.assign_bins(codes[slot])
             gram, answers = self._quadratic(codes[slot], table, intercepts=objective.n_free > 0)
             part, together = self.penalty.part(first, last), None
             place = places_of(part.starts, outputs)
@@ -252,7 +252,7 @@ class BinQuadratic(Quadratic):
                     gram = gram[0][order[:, None], order]
                 together = FormedQuadratic(gram, part)
             self._columns.append(Column(own, codes[slot], table, place, answers, together))
-        self._alone = codes, *packed(alone)
+        self._alone = codes, *pack_columns(alone)
 
     def _quadratic(self, code: Array, table: Array, *, intercepts: bool) -> tuple[Array, Array]:
         """Return the quadratic of a column, and what intercepts answer to the coefficients (T, T r), if there are any.
@@ -394,12 +394,12 @@ class LevelColumn:
         """Return the best ``b`` for a penalty replaced by the ridge term at ``x``; zero at zero."""
         if not x.any():
             return np.zeros(len(self._sums))
-        inverse = 1.0 / (self._sizes.ravel() + PenaltyCurve.at(self._penalty, x).pull)
+        inverse = 1.0 / (self._sizes.ravel() + PenaltyCurve.evaluate(self._penalty, x).pull)
         lever = self._totals - self._products(inverse * self._sums.ravel())
         return self._products(inverse * p) / np.maximum(lever, RIDGE * self._totals)
 
 
-def packed(kernels: list[tuple[tuple[int, int, int], list[Array]]]) -> tuple[Array, ...]:
+def pack_columns(kernels: list[tuple[tuple[int, int, int], list[Array]]]) -> tuple[Array, ...]:
     """Return places, ranks, offsets and arrays of kernels that are alone on their columns, as `sweep_columns` has them.
 
     Of every kernel these are the group, the first coefficient and the column; the table, basis, answers and
@@ -419,7 +419,7 @@ def sums_in_bins(code: Array, rows: Array, bins: int) -> Array:
     return out
 
 
-def rounded_operators(objective: FactoredObjective) -> list[Any]:
+def column_operators(objective: FactoredObjective) -> list[Any]:
     """Return the factors if all are functions, or levels, of single columns in memory, else none.
 
     Levels have a diagonal Hessian where outputs do not act on each other.
@@ -433,14 +433,14 @@ def _is_of_levels(operator: Any) -> bool:
     return type(operator) is LevelOperator and operator.level_columns == 1
 
 
-def rounded_products(objective: FactoredObjective) -> float:
+def predict_sweep_cost(objective: FactoredObjective) -> float:
     """Return the cost of sweeps over rounded rows, in Hessian products per step; infinite where sweeps do not apply.
 
     Sweeps apply to functions of single columns in memory, of any shape, and losses that are sums over samples.
     """
     penalty = objective.penalty
     plain = penalty.shape is not None and not (penalty.coned or penalty.coupled)
-    if not plain or objective.problem.bound.couples_samples or not rounded_operators(objective):
+    if not plain or objective.problem.bound.couples_samples or not column_operators(objective):
         return np.inf
     turn = TURN_BASE + TURN_COST * objective.problem.n_samples * objective.n_outputs
     usual = USUAL_SWEEPS if objective.problem.loss.smooth else KINKED_SWEEPS

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve, cholesky, solve_triangular
 
 from manykernels.compiled import compiled
-from manykernels.grams.factored.cones import held, multipliers, project
+from manykernels.grams.factored.cones import active_inequalities, multipliers, project
 from manykernels.grams.loops import copy_block
 from manykernels.objective.losses.curvature import Curvature, Shares
 from manykernels.solvers.factored.group_penalty import (
@@ -53,7 +53,7 @@ ROOT_TOL = 1e-13
 
 
 @compiled()
-def on_ridge(p: Array, eigenvalues: Array, G: Array, kappa: float, mu: Array, A: Array, out: Array) -> float:
+def minimize_with_ridge(p: Array, eigenvalues: Array, G: Array, kappa: float, mu: Array, A: Array, out: Array) -> float:
     """Set ``out`` to the minimizer with a ridge term ``kappa``, and return the norm; ``mu`` begins and is improved."""
     roots, goal = np.empty(p.size), np.empty(p.size)  # loops over entries compile several times as fast as array sums
     for j in range(p.size):
@@ -82,13 +82,13 @@ def cone_minimizer(p: Array, eigenvalues: Array, G: Array, own: Any, mu: Array, 
         return
     A = np.empty_like(G)
     if a == 0.0 and b == 0.0:
-        on_ridge(p, eigenvalues, G, c, mu, A, out)
+        minimize_with_ridge(p, eigenvalues, G, c, mu, A, out)
         return
     x = np.log(max(c, 0.0) + widest)
     low, high, below, above, side = -np.inf, np.inf, 0.0, 0.0, 0
     for _ in range(ROOT_STEPS):
         kappa = np.exp(x)
-        norm = on_ridge(p, eigenvalues, G, kappa, mu, A, out)
+        norm = minimize_with_ridge(p, eigenvalues, G, kappa, mu, A, out)
         slope = power_slope(norm, own) if b > 0.0 else a + c * norm
         if not (norm > 0.0 and slope > 0.0):
             break
@@ -148,7 +148,7 @@ class Cones:
 
     def __init__(self, constraints: Sequence[Array | None], starts: Array, blocks: Sequence[tuple[int, int, Array]]):
         self.starts = starts
-        self.own = [_turned(G, low, blocks) for G, low in zip(constraints, starts.tolist(), strict=False)]
+        self.own = [_rotate_inequalities(G, low, blocks) for G, low in zip(constraints, starts.tolist(), strict=False)]
         self.own += [np.zeros((0, 1))] * (len(starts) - 1 - len(self.own))  # intercepts
         self.row_starts = np.concatenate([[0], np.cumsum([len(G) for G in self.own])]).astype(np.int64)
         self.rows = np.zeros((self.row_starts[-1], max(G.shape[1] for G in self.own)))
@@ -169,7 +169,7 @@ class Cones:
         """Return the remaining negative subgradients ``pulls`` after multipliers of the active inequalities."""
         out = pulls.copy()
         for _, own, G in self._groups():
-            rows = held(G, v[own])
+            rows = active_inequalities(G, v[own])
             if len(rows):
                 project(rows, np.ascontiguousarray(pulls[own]), np.zeros(len(rows)), out[own])
         return out
@@ -197,7 +197,7 @@ class Cones:
         sweep_cones(H[0], eigenvalues[0], cones, shape, outside, v, r[0])
 
 
-def _turned(G: Array | None, low: int, blocks: Sequence[tuple[int, int, Array]]) -> Array:
+def _rotate_inequalities(G: Array | None, low: int, blocks: Sequence[tuple[int, int, Array]]) -> Array:
     """Return the inequalities of the group at ``low`` for coordinates in an eigenbasis."""
     if G is None:
         return np.zeros((0, 1))
@@ -317,7 +317,7 @@ class FormedQuadratic(Quadratic):
         alone = [(low, high, basis[0]) for low, high, basis in self._bases]
         self._cones = Cones(penalty.cones, penalty.starts, alone) if penalty.coned else None
 
-    def _turned(self, V: Array, *, back: bool = False) -> Array:
+    def _turn(self, V: Array, *, back: bool = False) -> Array:
         """Return coordinates (T, r) in the eigenbases, or the inverse."""
         out = V.copy()
         for low, high, basis in self._bases:
@@ -331,7 +331,7 @@ class FormedQuadratic(Quadratic):
         V, out = v[here], np.empty(there.size)
         if self._shares is not None and not back:
             V = self._shares.basis.T @ V
-        V = self._turned(V, back=back)
+        V = self._turn(V, back=back)
         out[there] = V if self._shares is None or not back else self._shares.basis @ V
         return out
 
@@ -340,23 +340,28 @@ class FormedQuadratic(Quadratic):
         V, out = v[self._place], np.empty_like(v)
         one = len(self._H) == 1
         found = V @ self._H[0] if one else np.matmul(V[:, None], self._H)[:, 0]
-        out[self._place] = found if self._shares is None else found + self._between(V)
+        out[self._place] = found if self._shares is None else found + self._couple_blocks(V)
         return out
 
-    def _between(self, V: Array) -> Array:
+    def _couple_blocks(self, V: Array) -> Array:
         """Return the coupling between blocks times coordinates (T - 1, r)."""
         assert self._shares is not None
-        return self._turned(self._shares.product(self._turned(V, back=True).T).T)
+        return self._turn(self._shares.product(self._turn(V, back=True).T).T)
 
     @classmethod
-    def of(cls, objective: FactoredObjective, curvature: Curvature, rows: int) -> FormedQuadratic:
+    def create(cls, objective: FactoredObjective, curvature: Curvature, rows: int) -> FormedQuadratic:
         """Return the quadratic model with the curvatures, intercepts last, groups without a penalty."""
         n_samples, intercept, shares = objective.problem.n_samples, objective.n_free > 0, None
         if objective.constant:
-            known = objective.known.under(curvature.diagonal)
-            hessian = known.gram(objective.operators, objective.in_place, intercept=intercept)
-        elif objective.n_outputs == 1 and objective.in_place is not None and curvature.separable and rows >= n_samples:
-            hessian = objective.in_place.gram(curvature.diagonal, intercept=intercept)
+            known = objective.known.find_products(curvature.diagonal)
+            hessian = known.gram(objective.operators, objective.joint_columns, intercept=intercept)
+        elif (
+            objective.n_outputs == 1
+            and objective.joint_columns is not None
+            and curvature.separable
+            and rows >= n_samples
+        ):
+            hessian = objective.joint_columns.gram(curvature.diagonal, intercept=intercept)
         else:
             hessian, shares = curvature.hessian(objective.operators, rows, intercept=intercept)
         penalty = objective.penalty.with_intercept(objective.n_free) if intercept else objective.penalty
@@ -464,7 +469,7 @@ class FormedQuadratic(Quadratic):
         Groups at zero have none. None if rounding made them indefinite.
         """
         try:
-            return CurvedBlocks(self._H, PenaltyCurve.at(self.penalty, v), self._place)
+            return CurvedBlocks(self._H, PenaltyCurve.evaluate(self.penalty, v), self._place)
         except LinAlgError:
             return None
 
@@ -482,7 +487,7 @@ class FormedQuadratic(Quadratic):
 
     def _newton_direction(self, v: Array, r: Array) -> Array | None:
         """Return the Newton step of the nonzero groups, along faces of cones; None for a singular system."""
-        curve = PenaltyCurve.at(self.penalty, v)
+        curve = PenaltyCurve.evaluate(self.penalty, v)
         step, slope = np.zeros_like(v), r + curve.gradient
         if self._cones is None:
             factor = self.factorized(v)
@@ -524,7 +529,7 @@ class FormedQuadratic(Quadratic):
     def preconditioner(self, v: Array) -> Callable[[Array], Array]:
         """Return the product with the inverse of the second derivatives at ``v``, zero on groups at zero."""
         turned = self._rotate(v)
-        factor, free = self.factorized(turned), PenaltyCurve.at(self.penalty, turned).free
+        factor, free = self.factorized(turned), PenaltyCurve.evaluate(self.penalty, turned).free
         sizes = np.empty_like(v)
         sizes[self._place] = self._eigenvalues
 

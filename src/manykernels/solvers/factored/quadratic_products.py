@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from manykernels.grams.factored.base import FactorOperator, columns_of
-from manykernels.grams.rows.vectors import held
+from manykernels.grams.rows.vectors import compute_vector
 from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
@@ -43,7 +43,7 @@ def conjugate_step(
     columns that take turns preconditions it. The intercepts are last. Also returns the approximate gap of the residual:
     dual coefficients are scaled by the worst relative violation, ``|r_m| / |g_m|`` of ``Omega'(v) = g``.
     """
-    curve = PenaltyCurve.at(objective.penalty, v)
+    curve = PenaltyCurve.evaluate(objective.penalty, v)
     rank, none, totals = objective.rank, np.zeros(objective.n_free), objective.totals(curvature.diagonal)
     totals[totals == 0] = np.inf
 
@@ -67,7 +67,7 @@ def conjugate_step(
     if objective.penalty.bare.any():  # nothing is scaled to where these residuals would be allowed
         whole = np.inf
 
-    def left(r: Array) -> float:
+    def bound_residual(r: Array) -> float:
         own = objective.penalty.norms(r[:rank])[pulled] / pulls[pulled]
         return whole * float(own.max(initial=0.0)) if own.size else np.inf
 
@@ -80,14 +80,14 @@ def conjugate_step(
 
     system = ConjugateGradients(product, -gather(slope) - np.append(curve.gradient, none), precondition)
     for _ in range(15):
-        if system.within(0.1) or left(system.residual) <= tol:
+        if system.is_within(0.1) or bound_residual(system.residual) <= tol:
             break
         if not (length := system.step()):
             break
         image = image + length * ahead
     x = system.x
     along = line_minimum(objective.penalty, v, x[:rank], inner(slope, image), curvature.square(image))
-    return along * x[:rank], along * objective.intercepts(x[rank:]), along * image, left(system.residual)
+    return along * x[:rank], along * objective.intercepts(x[rank:]), along * image, bound_residual(system.residual)
 
 
 class ProductQuadratic(Quadratic):
@@ -164,7 +164,10 @@ class ProductQuadratic(Quadratic):
     def _move(self, at: Position, shift: Array | float, image: Array) -> None:
         """Let slopes follow a change of scores."""
         at.shift = at.shift + shift
-        at.change, at.slopes = held(at.change + image), held(at.slopes + self._curvature.product(image))
+        at.change, at.slopes = (
+            compute_vector(at.change + image),
+            compute_vector(at.slopes + self._curvature.product(image)),
+        )
 
 
 def shift_to_rest(objective: FactoredObjective, slopes: Array, totals: Array) -> Any:
@@ -300,7 +303,7 @@ class ScaledProblem:
 
     def preconditioner(self, v: Array) -> Callable[[Array], Array]:
         """Return the inverse of the second derivatives with a share of the sizes; zero on a group at zero."""
-        curve = PenaltyCurve.at(self.penalty, v)
+        curve = PenaltyCurve.evaluate(self.penalty, v)
         if not curve.free.any():
             return np.zeros_like
         inverse = 1.0 / (curve.pull + self._share * self.sizes)

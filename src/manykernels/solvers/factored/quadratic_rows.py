@@ -129,7 +129,7 @@ class RowQuadratic(Quadratic):
 
     def __init__(self, objective: FactoredObjective, curvature: Curvature) -> None:
         above = np.ascontiguousarray(curvature.above, dtype=np.float64)
-        known, penalty = objective.known.under(above), objective.penalty
+        known, penalty = objective.known.find_products(above), objective.penalty
         self._Z, firsts, roots = factor_rows(objective)
         weights, shares, risks = curvature.terms
         self._curved = weights.astype(self._Z.dtype, copy=False), shares.astype(self._Z.dtype, copy=False), risks
@@ -149,9 +149,9 @@ class RowQuadratic(Quadratic):
 
     def preconditioner(self, v: Array) -> Callable[[Array], Array]:
         """Return the division by the curvatures of groups alone and of the penalty; zero on groups at zero."""
-        curve = PenaltyCurve.at(self.penalty, v)
+        curve = PenaltyCurve.evaluate(self.penalty, v)
         scale = np.where(curve.free, 1.0 / (self.eigenvalues + curve.pull), 0.0)
-        return lambda r: self.turned(scale * self.turned(r), back=True)
+        return lambda r: self.rotate(scale * self.rotate(r), back=True)
 
     def _response(self, objective: FactoredObjective) -> Array:
         """Return the response of the score shifts (T, T) to slope sums of all outputs."""
@@ -166,7 +166,7 @@ class RowQuadratic(Quadratic):
         add_curved(*self._curved, image, out)
         return out
 
-    def turned(self, v: Array, *, back: bool = False) -> Array:
+    def rotate(self, v: Array, *, back: bool = False) -> Array:
         """Return coefficients in the eigenbases, or the inverse."""
         (groups, most, _), (place, slots) = self.bases.shape, self._slots
         parts, out = np.zeros((groups, len(place), most)), np.empty_like(v)
@@ -189,11 +189,11 @@ class RowQuadratic(Quadratic):
         """Minimize the quadratic model at a point; coupled groups move together at the end."""
         objective, point, slopes, curvature = here.objective, here.point, here.slopes, here.curvature
         own = np.array(np.atleast_2d(slopes.T), dtype=self._Z.dtype, order="C")
-        at = Position(self.turned(point.v), own, np.zeros_like(own), np.zeros(len(self._of_shifts)))
+        at = Position(self.rotate(point.v), own, np.zeros_like(own), np.zeros(len(self._of_shifts)))
         # Where curvatures stay, the quadratic is the loss itself, and worth minimizing.
         last_move = 0.0 if objective.constant else LAST_MOVE
         self.sweeps, self.enough, ended = self.minimize(at, ENOUGH * tol, last_move)
-        v, moves = self.turned(at.v, back=True), objective.intercepts(at.shift)
+        v, moves = self.rotate(at.v, back=True), objective.intercepts(at.shift)
         if self._Z.dtype == np.float64:
             change = np.ascontiguousarray(at.change.T) if objective.problem.shared else at.change[0]
         else:
@@ -204,7 +204,7 @@ class RowQuadratic(Quadratic):
         # Where dual points are corrected, about to its square: 500 groups of ten columns that correlate by a half take
         # about the same time from 10 to 1,000 times the gap asked for.
         near = (30.0 if correctable(objective) else STEP_SHARE) * tol
-        along, more, *_ = conjugate_step(objective.rounded, v, slopes, curvature, self.preconditioner(v), near)
+        along, more, *_ = conjugate_step(objective.single_precision, v, slopes, curvature, self.preconditioner(v), near)
         v, moves = v + along, moves + more
         return v, moves, objective.scores(v) + (point.b + moves) - point.z
 
@@ -216,7 +216,7 @@ def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
     sweep.
     """
     operators: Any = objective.operators
-    known, own = objective.known, objective.in_place
+    known, own = objective.known, objective.joint_columns
     if own is not None:
         return known.single_columns(own.columns, own.places) if known.single else own.columns, own.firsts, own.roots
     starts = objective.penalty.starts // objective.n_outputs
@@ -240,5 +240,5 @@ def descends(objective: FactoredObjective, curvature: Curvature, rows: int, made
     if objective.constant:
         dense = STEPS_ON_HESSIAN * float(rank) ** 3
         if sweeps >= dense:
-            dense += float(n * rank) * known.under(curvature.above).missing(objective.operators)
+            dense += float(n * rank) * known.find_products(curvature.above).missing(objective.operators)
     return sweeps < dense

@@ -38,7 +38,7 @@ def advice_on_factors(problem: Problem, state: State, tol: float) -> str:
     if state.objective is None:
         return ""
     alive = state.objective.kernels[state.objective.penalty.norms(state.point.v) > 0].tolist()
-    shares = {m: stack.left_over(m, state.factor_tol) for m in alive}
+    shares = {m: stack.residual_trace(m, state.factor_tol) for m in alive}
     short = sorted((m for m in alive if shares[m] > 0), key=lambda m: -shares[m])
     if not short:
         return ""
@@ -88,7 +88,7 @@ def certify_model(problem: Problem, state: State, passes: float) -> Solution:
 def functions_of(problem: Problem, state: State) -> FactorFunctions:
     """Return the functions of the active kernels, target by target."""
     stack, own, rounds = cast("FactoredStack", problem.stack), _components(problem, state), tuple(state.rounds)
-    return FactorFunctions(stack, own, problem.n_targets, rounds[-1].approximate_gap, rounds, Start.of(state))
+    return FactorFunctions(stack, own, problem.n_targets, rounds[-1].approximate_gap, rounds, Start.create(state))
 
 
 def _components(problem: Problem, state: State) -> tuple[Component, ...]:
@@ -169,7 +169,7 @@ class FactoredNewton(Solver):
             return [
                 f"the kernel {free[0]!r} has a shape and is to go without a penalty; give it one, such as Ridge(1e-4)"
             ]
-        if GroupPenalty.of(problem.regularizer, np.array([0, 1]), np.ones(1)).shape is None:
+        if GroupPenalty.create(problem.regularizer, np.array([0, 1]), np.ones(1)).shape is None:
             return [
                 f"columns have shapes, and the penalty {problem.regularizer.name!r} is none whose terms act kernel by "
                 "kernel; take 'l1', 'elasticnet', 'ridge', 'lq', 'simplex' or 'lp_ball'"
@@ -186,7 +186,7 @@ class FactoredNewton(Solver):
         """Return the reason why the loss or penalty is unsupported on factors, in words; empty if supported."""
         try:
             check_smoothable(loss)
-            GroupPenalty.of(regularizer, np.array([0, 1]), np.ones(1))
+            GroupPenalty.create(regularizer, np.array([0, 1]), np.ones(1))
         except IncompatibleError as error:
             return [str(error).rstrip(".")]
         return []
@@ -220,12 +220,12 @@ class FactoredNewton(Solver):
             work = self._working_set(problem)
             before = problem.stack.counters.passes
 
-            def certified(state: State) -> Solution:
+            def certify(state: State) -> Solution:
                 return certify_model(work.problem, state, problem.stack.counters.passes - before)
 
             start = getattr(warm_start.functions, "start", None) if warm_start is not None else None
 
-            run.follow(map(certified, work.rounds(start)), lambda: certified(work.empty()))
+            run.follow(map(certify, work.rounds(start)), lambda: certify(work.empty()))
         return self._finish(problem, run, work)
 
     def _finish(self, problem: Problem, run: Run[Solution], work: FactoredWorkingSet) -> Solution:
@@ -235,7 +235,7 @@ class FactoredNewton(Solver):
             run.prove(certify_model(work.problem, replace(run.best.state, best=proved), run.best.passes))
         found, best = run.solution(), run.best
         model = add_rounding(work.problem, best)
-        if model.state.primal > work.without_kernels() * (1.0 + ROUNDING):
+        if model.state.primal > work.empty_value() * (1.0 + ROUNDING):
             empty, proved = work.empty(), best.state.best
             if proved is not None and (empty.best is None or proved.value > empty.best.value):
                 empty.best = proved  # a lower bound holds for every model

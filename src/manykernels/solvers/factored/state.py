@@ -169,7 +169,7 @@ class Start:
     center: Any = 0.0  # what such a loss was smoothed around
     scores: Any = None  # with the intercept, as those of the coefficients themselves
 
-    def toward(self, strength: float) -> tuple[Coefficients, Any, Any]:
+    def extrapolate(self, strength: float) -> tuple[Coefficients, Any, Any]:
         """Return coefficients at another strength, extrapolated linearly from the strength before, or from zero.
 
         Coefficients of refined factors stay. Intercept and scores are extrapolated only with all coefficients.
@@ -180,7 +180,7 @@ class Start:
         if before is None or not 0.0 < share <= 2.0:
             return self.coefficients, self.intercept, self.scores
         own, old = self.coefficients, before.coefficients
-        came, (here, there) = own.v - old.onto(own.kernels, own.starts), both(own.kernels, old.kernels)
+        came, (here, there) = own.v - old.transfer(own.kernels, own.starts), both(own.kernels, old.kernels)
         finer = np.diff(own.starts)[here] != np.diff(old.starts)[there]
         for slot in here[finer].tolist():
             came[own.starts[slot] : own.starts[slot + 1]] = 0.0
@@ -191,14 +191,14 @@ class Start:
         return ahead, intercept, self.scores + share * (self.scores - before.scores)
 
     @classmethod
-    def of(cls, state: State) -> Start | None:
+    def create(cls, state: State) -> Start | None:
         """Return the summary of a state; None after N x N matrices of few rows, cheap to evaluate anew."""
         if state.matrices is not None:
             none = Coefficients(np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(0))
             return cls(state.kernels, none, state.point.b, state.factor_tol, state.mu, state.matrices)
         if state.objective is None:
             return None
-        own = Coefficients.of(state.objective.kernels, state.objective.penalty.starts, state.point.v)
+        own = Coefficients.create(state.objective.kernels, state.objective.penalty.starts, state.point.v)
         certified = state.certified
         began, scores = state.began, state.point.z if state.point.whole else None
         return cls(
@@ -223,7 +223,7 @@ def components_of(state: State) -> Sequence[Component]:
         return state.exact.components
     if state.objective is None:
         return ()
-    own = Coefficients.of(state.objective.kernels, state.objective.penalty.starts, state.point.v)
+    own = Coefficients.create(state.objective.kernels, state.objective.penalty.starts, state.point.v)
     parts = zip(own.kernels.tolist(), pairwise(own.starts.tolist()), strict=True)
     found = [Component(m, own.v[low:high], state.factor_tol) for m, (low, high) in parts]
     return sorted(found, key=lambda component: component.kernel)

@@ -21,7 +21,7 @@ from manykernels.solvers.factored.fallback import (
     allowed_bytes,
     matrix_first,
     result_of,
-    solved,
+    solve_by_grams,
     start_at,
 )
 from manykernels.solvers.factored.state import ExactContinuation
@@ -135,7 +135,7 @@ class WorkingMatrices:
         """Begin where factors ended, with weights of all kernels of the stack."""
         self._begun = model
 
-    def over(self, problem: Problem) -> WorkingMatrices:
+    def transfer(self, problem: Problem) -> WorkingMatrices:
         """Return the same matrices for another problem on the same kernels and rows, with a warm start."""
         other = copy(self)
         other.problem, other.stack = problem, cast("FactoredStack", problem.stack)
@@ -160,7 +160,7 @@ class WorkingMatrices:
         return (8 * (SQUARE_ARRAYS + each) + self._dtype.itemsize * count) * n**2
 
     def _goes_whole(self, kernel: int) -> bool:
-        return matrix_first(self.stack, kernel) or self.stack.left_over(kernel, MATRIX_FACTORS) > 0
+        return matrix_first(self.stack, kernel) or self.stack.residual_trace(kernel, MATRIX_FACTORS) > 0
 
     def add(self, kernels: Sequence[int]) -> None:
         """Add kernels, evaluated once."""
@@ -199,7 +199,7 @@ class WorkingMatrices:
             kernel_penalties=problem.penalties[kernels],
             regularizer=problem.regularizer.take(kernels),
         )
-        solution = solved(own, tol, time_limit, self._extend_start(own, kernels))
+        solution = solve_by_grams(own, tol, time_limit, self._extend_start(own, kernels))
         self._last = dict(zip(kernels.tolist(), solution.kernel_weights.tolist(), strict=True))
         self._solution = solution
         return result_of(self.problem, self.stack, solution, kernels, set(self.whole))

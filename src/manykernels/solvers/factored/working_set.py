@@ -88,7 +88,7 @@ class FactoredWorkingSet:
     def rounds(self, start: Start | None = None) -> Iterator[State]:
         """Yield the state after every certificate; begin from ``start``, of another problem on the same stack."""
         if start is not None and start.matrices is not None:
-            yield from self._go_over(self._start(), start.matrices.over(self.problem))
+            yield from self._go_over(self._start(), start.matrices.transfer(self.problem))
             return
         state = self._start() if start is None or not len(start.kernels) else self._continued(start)
         stalled, short = 0, False
@@ -103,7 +103,7 @@ class FactoredWorkingSet:
             gap = state.primal - state.best.value
             self._record(state, number, gap)
             yield state
-            if gap <= self.tol * self._size(state) or number == self.max_rounds or self._left < 0:
+            if gap <= self.tol * self._size(state) or number == self.max_rounds or self._remaining_seconds < 0:
                 return
             before, held = (state.primal, len(state.kernels), state.factor_tol), state.kernels
             kernels, finer = self._next_set(state, bound, gap)
@@ -133,7 +133,7 @@ class FactoredWorkingSet:
             if stalled > 3:
                 return
 
-    def without_kernels(self) -> float:
+    def empty_value(self) -> float:
         """Return the value of the best model without kernels."""
         problem = self.problem
         return problem.empirical_loss(problem.constant_scores(problem.best_constant))
@@ -156,8 +156,11 @@ class FactoredWorkingSet:
         known = start.certified is not None and start.certified.serves(self.problem)
         objective = FactoredObjective(self.problem, operators, start.mu, start.center if known else 0.0)
         strength = start.strength if self.stack.shaped else self.problem.regularizer.strength
-        ahead, b, z = start.toward(strength)
-        v, same = objective.carried(ahead), start.certified is not None and start.certified.is_of(self.stack)
+        ahead, b, z = start.extrapolate(strength)
+        v, same = (
+            objective.convert_coefficients(ahead),
+            start.certified is not None and start.certified.is_of(self.stack),
+        )
         point = Point(v, b, z) if same and z is not None else Point(v, b, objective.scores(v) + b, whole=True)
         kept = start.samples
         slopes = objective.settle_intercept(point) if kept is None else -rows_of(kept.rho, self.problem)
@@ -216,7 +219,7 @@ class FactoredWorkingSet:
 
         They must be if no kernel is missing, and can be if they are not the kernels themselves.
         """
-        whole = state.objective is not None and state.objective.in_place is not None
+        whole = state.objective is not None and state.objective.joint_columns is not None
         used, limit = self._remaining(state, bound), self._threshold(state)
         entering = self._entering(state, bound, used, gap)
         new = len(entering) - len(both(entering, state.kernels)[0])
@@ -241,7 +244,7 @@ class FactoredWorkingSet:
             state.known = KnownCurvature(state.factor_tol, self.tol >= SINGLE_PRECISION_TOL)
         self._smooth(state, SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state)))
         assert state.objective is not None
-        v = state.objective.carried(coefficients)
+        v = state.objective.convert_coefficients(coefficients)
         carried = not finer and len(both(coefficients.kernels, state.kernels)[0]) == len(coefficients.kernels)
         point = state.point
         z, whole = (point.z, point.whole) if carried else (state.objective.scores(v) + point.b, True)
@@ -291,7 +294,7 @@ class FactoredWorkingSet:
         kernels = self._missing(state, bound, used, gap)
         if self.stack.few_columns:
             return kernels
-        free = [m for m in kernels.tolist() if self.stack.for_products(m)]
+        free = [m for m in kernels.tolist() if self.stack.needs_products(m)]
         return np.setdiff1d(kernels, free[3:]) if len(free) > 3 else kernels
 
     def _missing(self, state: State, bound: DualBound, used: Array, gap: float) -> Array:
@@ -313,7 +316,7 @@ class FactoredWorkingSet:
     def _coefficients(self, state: State) -> Coefficients:
         own = state.objective
         starts = np.zeros(1, dtype=np.int64) if own is None else own.penalty.starts
-        return Coefficients.of(state.kernels if own is None else own.kernels, starts, state.point.v)
+        return Coefficients.create(state.kernels if own is None else own.kernels, starts, state.point.v)
 
     # --- the working set's own problem -------------------------------------------------------------------------------
 
@@ -365,7 +368,7 @@ class FactoredWorkingSet:
     # --- N x N matrices ----------------------------------------------------------------------------------------------
 
     @property
-    def _left(self) -> float:
+    def _remaining_seconds(self) -> float:
         """Seconds left."""
         return self.time_limit - (time.perf_counter() - self._started)
 
@@ -374,7 +377,7 @@ class FactoredWorkingSet:
         if state.objective is None:
             return False
         used = state.kernels[self._alive(state)]
-        return len(used) > 0 and self.stack.left_over(int(used[np.argmax(bound.low[used])]), state.factor_tol) > 0
+        return len(used) > 0 and self.stack.residual_trace(int(used[np.argmax(bound.low[used])]), state.factor_tol) > 0
 
     def _room_for_landmarks(self, kernels: Array) -> bool:
         """Return whether factors of all the kernels may have the largest number of landmarks."""
@@ -403,7 +406,7 @@ class FactoredWorkingSet:
         if self.stack.few_columns:
             return False
         return not self.stack.table.chunked and any(
-            matrix_first(self.stack, m) or (kinked and self.stack.left_over(m, MATRIX_FACTORS) > 0)
+            matrix_first(self.stack, m) or (kinked and self.stack.residual_trace(m, MATRIX_FACTORS) > 0)
             for m in kernels.tolist()
         )
 
@@ -439,12 +442,12 @@ class FactoredWorkingSet:
             gap = state.primal - state.best.value if state.best is not None else np.inf
             wanted = min(0.03 * gap / self._size(state), loosest)
             wanted = wanted if wanted > NEARLY * self.tol else closest  # one step more, in place of a round
-            bound, gap = self._adopt(state, matrices.solve(wanted, self._left))
+            bound, gap = self._adopt(state, matrices.solve(wanted, self._remaining_seconds))
             yield state
             if gap <= self.tol * self._size(state):
                 return
             _pass_interrupt_on(state)
-            if self._left < 0 or len(state.rounds) > self.max_rounds:
+            if self._remaining_seconds < 0 or len(state.rounds) > self.max_rounds:
                 return
             held = matrices.kernels
             missing = np.setdiff1d(self._entering(state, bound, held, gap), held)

@@ -110,11 +110,11 @@ def _hessian(problem: Problem, gram: WeightedProducts, fit: LearnerFit, kernels:
     sides *= (problem.penalties[kernels] ** -2.0)[:, None] * root
     solved = np.empty((len(kernels), len(kernels)))
     for k, side in enumerate(sides):
-        solved[:, k] = sides @ _solved(gram, root, project, side)
+        solved[:, k] = sides @ _solve(gram, root, project, side)
     return 0.5 * (solved + solved.T)
 
 
-def _solved(gram: WeightedProducts, root: Array, project: Projection, side: Array) -> Array:
+def _solve(gram: WeightedProducts, root: Array, project: Projection, side: Array) -> Array:
     """Return ``w`` of a single column, to a share of the right side."""
 
     def product(direction: Array) -> Array:

@@ -251,7 +251,7 @@ class PrimalDual:
         self.kernels.grow(1.0 / scale, self._squared_norms * scale**2)
         return scale
 
-    def within(self, wanted: float) -> bool:
+    def is_within(self, wanted: float) -> bool:
         """Return whether the gap is at most ``wanted``, relative to the primal value."""
         primal, dual = self.bounds()
         return bool(primal - dual <= wanted * max(abs(primal), self.problem.tiny))
@@ -271,7 +271,7 @@ class PrimalDual:
         spare, share = 3, 1.0
         for _ in range(60):
             self.newton_step(share * wanted * max(abs(self.bounds()[0]), self.problem.tiny))
-            if not self.within(wanted):
+            if not self.is_within(wanted):
                 continue
             if spare == 0 or self.allows_zeros(with_zeros):
                 break
@@ -339,7 +339,7 @@ class PrimalDual:
     def _factorize(self, linear: Linearized) -> NewtonSystem:
         (diagonal, _), weights = linear
         gram = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
-        return NewtonSystem.of(gram, diagonal, (weights.rows, weights.coupling), self.problem.fit_intercept)
+        return NewtonSystem.create(gram, diagonal, (weights.rows, weights.coupling), self.problem.fit_intercept)
 
     def _direction(self, system: NewtonSystem, linear: Linearized) -> Direction:
         """Set the direction of all variables; return the directions of ``rho`` and ``b``, and the longest steps."""

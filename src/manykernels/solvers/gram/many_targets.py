@@ -65,7 +65,7 @@ class KernelFeatures:
     means: tuple[Array, ...]  # (r,): of rotated features over the training rows; zero without an intercept
 
     @classmethod
-    def of(
+    def factorize(
         cls, problem: Problem, *, rank_tol: float = RANK_TOL, summed: bool = False, n_targets: float = np.inf
     ) -> KernelFeatures | None:
         """Factorize the kernels of a problem, in turn, or their sum.
@@ -73,7 +73,9 @@ class KernelFeatures:
         Kernels are divided by the squares of their penalties. None where so many targets are solved faster alone.
         """
         stack, weight, penalties, centered = problem.stack, problem.weight, problem.penalties, problem.fit_intercept
-        factors = PivotedFactors.of([stack.combine(penalties**-2.0)], rank_tol) if summed else stack.pivoted(rank_tol)
+        factors = (
+            PivotedFactors.factorize([stack.combine(penalties**-2.0)], rank_tol) if summed else stack.pivoted(rank_tol)
+        )
         if not summed and not worth_features(factors.ranks, len(weight), n_targets):
             return None
         roots, share = np.sqrt(weight), weight / weight.sum()
@@ -130,7 +132,7 @@ class KernelFeatures:
             functions[:, : len(factor)] += coefficients[:, own] @ factor.T
         return self._rows(targets) - (functions if self.basis is None else functions @ self.basis.T)
 
-    def of_new_rows(self, kernel: int, values: Array) -> Array:
+    def evaluate_rows(self, kernel: int, values: Array) -> Array:
         """Return the features of new rows from the values ``K_m / w_m^2`` to the pivots, (n, r_m)."""
         features = solve_triangular(self.triangles[kernel], values.T, lower=True).T
         return np.asarray(features @ self.rotations[kernel] - self.means[kernel])
@@ -441,12 +443,14 @@ def solve_targets(
         with suppress(OutOfTimeError), deadline(time_limit):
             for summed in (True, False):
                 own = np.flatnonzero(fixed == summed)
-                features = KernelFeatures.of(problems[0], summed=summed, n_targets=own.size) if own.size else None
+                features = (
+                    KernelFeatures.factorize(problems[0], summed=summed, n_targets=own.size) if own.size else None
+                )
                 if features is None:
                     continue
                 for some in np.split(own, range(CHUNK, own.size, CHUNK)):
                     mine = [problems[k] for k in some]
-                    solved = _solved(mine, features, rhos, some, tol, settings.get("max_iter"), summed=summed)
+                    solved = _solve(mine, features, rhos, some, tol, settings.get("max_iter"), summed=summed)
                     for k, solution in zip(some, solved, strict=True):
                         found[k] = solution
     except KeyboardInterrupt:
@@ -457,7 +461,7 @@ def solve_targets(
     return found, False
 
 
-def _solved(
+def _solve(
     problems: Sequence[Problem],
     features: KernelFeatures,
     kept: Array,
@@ -493,11 +497,11 @@ def _solved(
             fits.sweeps[some],
             strict=True,
         )
-        found += [_told(*model, tol=tol, summed=summed) for model in models]
+        found += [_certify_solution(*model, tol=tol, summed=summed) for model in models]
     return found
 
 
-def _told(
+def _certify_solution(
     problem: Problem,
     rho: Array,
     weights: Array,

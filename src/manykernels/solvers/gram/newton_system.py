@@ -65,7 +65,7 @@ class WholePart:
     factor: Array
 
     @classmethod
-    def of(cls, gram: Array, curvature: Array) -> WholePart:
+    def factorize(cls, gram: Array, curvature: Array) -> WholePart:
         """Factorize for a curvature (N,)."""
         root, matrix = np.sqrt(curvature), np.empty(gram.shape)
         _scale_upper(gram, root, matrix)
@@ -164,7 +164,7 @@ class SharedSystem:
     def _part(self, group: slice) -> WholePart:
         """Return ``E`` for the targets of a group with shared curvature."""
         check_deadline()
-        return WholePart.of(self._gram, self._curvature[:, group.start])
+        return WholePart.factorize(self._gram, self._curvature[:, group.start])
 
     def _parts(self) -> Iterator[tuple[slice, WholePart]]:
         """Yield the parts, made anew every time where all take too much memory."""
@@ -222,7 +222,7 @@ class NewtonSystem:
         self._has_border, self._border = border, None  # type: bool, Array | None
 
     @classmethod
-    def of(cls, gram: Array, diagonal: Array, update: tuple[Array, Array], border: bool) -> NewtonSystem:
+    def create(cls, gram: Array, diagonal: Array, update: tuple[Array, Array], border: bool) -> NewtonSystem:
         """Return the system of ``gram``, overwritten, plus a diagonal and an `add_rank_update`."""
         entries = np.einsum("ii->i", gram)  # a view
         entries += diagonal

@@ -62,7 +62,7 @@ class Blocks:
     norms: Array
 
     @classmethod
-    def of(cls, coefficients: Array, values: Array) -> Blocks:
+    def create(cls, coefficients: Array, values: Array) -> Blocks:
         """Return blocks with norms from the coefficients and values."""
         squares = np.einsum("mi,mi->m", coefficients, values)
         return cls(coefficients, values, np.sqrt(np.maximum(squares, 0.0)))
@@ -71,7 +71,7 @@ class Blocks:
         """Sum of all functions at the samples, (N,)."""
         return self.values.sum(axis=0)
 
-    def beyond(self, previous: Blocks, momentum: float) -> Blocks:
+    def extrapolate(self, previous: Blocks, momentum: float) -> Blocks:
         """Return the blocks extrapolated from ``previous`` through the present ones, with unchanged norms."""
         if momentum == 0.0:
             return self
@@ -118,7 +118,7 @@ def forward_backward(problem: Problem, blocks: Blocks, rho: Array, sigma: Array)
     """Return ``prox(a_j + rho / sigma_j)`` of every block."""
     steps = 1.0 / sigma
     products = problem.stack.apply_each(rho) * (steps / problem.penalties**2)[:, None]
-    moved = Blocks.of(blocks.coefficients + steps[:, None] * rho, blocks.values + products)
+    moved = Blocks.create(blocks.coefficients + steps[:, None] * rho, blocks.values + products)
     step = steps if takes_many_steps(problem.regularizer) else float(steps[0])
     shrunk = problem.regularizer.prox(moved.norms, step)  # type: ignore[arg-type]  # a step a block is allowed here
     return moved.scaled(np.divide(shrunk, moved.norms, out=np.zeros_like(shrunk), where=moved.norms > 0))
@@ -242,7 +242,7 @@ def _advanced(
     if problem.regularizer.sparse:
         turned = np.einsum("mi,mi->m", coefficients, blocks.values) <= 0
         coefficients[turned], values[turned] = 0.0, 0.0
-    found = Blocks.of(coefficients, values)
+    found = Blocks.create(coefficients, values)
     return found, best_intercept(problem, found.scores(), b + step * direction[2])
 
 
@@ -428,7 +428,7 @@ class ForwardBackward(Solver):
         values = np.zeros_like(coefficients)
         active = np.flatnonzero(d)
         values[active] = problem.stack.apply_each(rho, active) * d[active, None]
-        return self._state_at(problem, np.arange(problem.n_kernels), Blocks.of(coefficients, values), b)
+        return self._state_at(problem, np.arange(problem.n_kernels), Blocks.create(coefficients, values), b)
 
     def _state_at(self, problem: Problem, work: Array, blocks: Blocks, b: float) -> _State:
         b = best_intercept(problem, blocks.scores(), b)
@@ -447,7 +447,9 @@ class ForwardBackward(Solver):
     def _move(self, problem: Problem, state: _State, work: Array) -> None:
         coefficients, values = (np.zeros((problem.n_kernels, problem.n_samples)) for _ in range(2))
         coefficients[state.work], values[state.work] = state.blocks.coefficients, state.blocks.values
-        moved = self._state_at(_restricted(problem, work), work, Blocks.of(coefficients[work], values[work]), state.b)
+        moved = self._state_at(
+            _restricted(problem, work), work, Blocks.create(coefficients[work], values[work]), state.b
+        )
         for name in ("problem", "work", "blocks", "previous", "b", "value", "sigma", "theta"):
             setattr(state, name, getattr(moved, name))
         if state.fallbacks:  # the rule that diverged once is not trusted on other kernels either
@@ -483,7 +485,7 @@ class ForwardBackward(Solver):
     def _split(self, state: _State) -> None:
         """Take a forward-backward step, or undo the momentum or the step size after an increase."""
         problem, momentum, theta = state.problem, *_momentum(state.theta, self.accelerate)
-        point = state.blocks.beyond(state.previous, momentum)
+        point = state.blocks.extrapolate(state.previous, momentum)
         scores = point.scores()
         b = best_intercept(problem, scores, state.b)
         blocks = forward_backward(problem, point, dual_vector(problem, scores, b), state.sigma)

@@ -55,7 +55,7 @@ class NodeWeights:
     x: Array  # (V,)
 
     @classmethod
-    def of(cls, regularizer: Regularizer, t: Array) -> NodeWeights:
+    def create(cls, regularizer: Regularizer, t: Array) -> NodeWeights:
         """Return the best weights for block norms ``t``: ``w_v = ||t_v|| / c_v``.
 
         Norms of the same kernels are one, for example those of a kernel that is a group by itself: with two weights at
@@ -67,7 +67,7 @@ class NodeWeights:
         factors = np.bincount(place.ravel(), norms[1])
         return cls(members, factors, factors * np.sqrt(members @ t**2))
 
-    def at(self, x: Array) -> NodeWeights:
+    def reweight(self, x: Array) -> NodeWeights:
         """Return the same norms with other weights."""
         return NodeWeights(self.members, self.factors, x)
 
@@ -86,13 +86,13 @@ class NodeWeights:
         pulled = np.where(self.weights > 0, 0.0, regularizer.prox(u, 1.0))
         if not pulled.any():
             return self
-        begun = NodeWeights.of(regularizer, pulled)
+        begun = NodeWeights.create(regularizer, pulled)
         seed = 1e-3  # of the whole penalty, that groups which enter begin with
         size = seed * max(float(self.x.sum()), floor) / float(begun.x.sum())
         several = self.members.sum(axis=1) > 1
         dead = self.members[several & (self.x == 0)].any(axis=0)  # kernels below a group that is zero
         new = (self.x == 0) & (several | (self.members & dead).any(axis=1))
-        return self.at(np.where(new, size * begun.x, self.x))
+        return self.reweight(np.where(new, size * begun.x, self.x))
 
     def candidates(self, u: Array) -> Array:
         """Return the kernels below no other zero norm, with a pull of at least the factor."""
@@ -105,12 +105,12 @@ class NodeWeights:
         alone = self.members.sum(axis=1) == 1
         return np.where(self.members[alone], self.factors[alone, None], np.inf).min(axis=0)
 
-    def settled(self) -> NodeWeights:
+    def drop_useless(self) -> NodeWeights:
         """Return weights set to zero where useless: for norms of zero kernels."""
         alive = (self.members & (self.weights > 0)).any(axis=1)
-        return self.at(np.where(alive, self.x, 0.0))
+        return self.reweight(np.where(alive, self.x, 0.0))
 
-    def taken(self, nodes: Array, kernels: Array) -> NodeWeights:
+    def select(self, nodes: Array, kernels: Array) -> NodeWeights:
         """Return some of the norms, of some of the kernels."""
         return NodeWeights(self.members[np.ix_(nodes, kernels)], self.factors[nodes], self.x[nodes])
 

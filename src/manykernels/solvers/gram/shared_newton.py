@@ -346,7 +346,7 @@ class SharedNewton(Solver):
         norms = state.weights * _norms(problem, state.fit.rho) * problem.penalties**2
         self._improve(problem, state, problem.regularizer.weights_from_norms(norms) / problem.penalties**2, np.inf)
         if not newton and problem.regularizer.norms_of(norms.size) is not None:
-            state.nodes = NodeWeights.of(problem.regularizer, norms)
+            state.nodes = NodeWeights.create(problem.regularizer, norms)
 
     def _move(self, problem: Problem, state: _State, before: float) -> bool:
         """Take a step over the weights of summed norms; return whether the objective decreased."""
@@ -354,7 +354,7 @@ class SharedNewton(Solver):
         assert nodes is not None
         wanted = _newton_nodes(problem, state, nodes)
         for attempt in range(MOST_SHORTENINGS if wanted is not None else 0):
-            moved = nodes.at(nodes.x + SHORTENING**attempt * (wanted - nodes.x))
+            moved = nodes.reweight(nodes.x + SHORTENING**attempt * (wanted - nodes.x))
             if self._improve(problem, state, moved.weights / problem.penalties**2, before):
                 state.nodes = moved
                 return True
@@ -462,13 +462,13 @@ def _newton_nodes(problem: Problem, state: _State, nodes: NodeWeights) -> Array 
         fit.solve(np.inf)
     assert fit.system is not None
     chosen = np.flatnonzero(nodes.members[:, kernels].any(axis=1))
-    taken = nodes.taken(chosen, kernels)
+    taken = nodes.select(chosen, kernels)
     slopes, bends = taken.derivatives(norms[kernels], fit.system.products(products))
     each = BlockL1(1.0)
     linear = _linear(each, np.sqrt(2.0 * slopes))
     found = WeightProgram(linear=linear, quadratic=bends, current=taken.x, regularizer=each).solve()
     x = np.zeros_like(nodes.x)
-    x[chosen] = taken.at(found).settled().x
+    x[chosen] = taken.reweight(found).drop_useless().x
     return x
 
 

@@ -124,8 +124,8 @@ class SpicyMKL(Solver):
             state.iteration.changed()
         most_inner_steps = 60
         for _ in range(most_inner_steps):
-            moving = iteration.newton_step(self._wanted(problem, iteration))
-            state.solved = iteration.gap() <= self._wanted(problem, iteration)
+            moving = iteration.newton_step(self._inner_tolerance(problem, iteration))
+            state.solved = iteration.gap() <= self._inner_tolerance(problem, iteration)
             if state.solved or not moving:
                 break
 
@@ -142,7 +142,7 @@ class SpicyMKL(Solver):
     def newton_steps(self, state: _State) -> int:
         return state.iteration.steps
 
-    def _wanted(self, problem: Problem, iteration: DualNewton) -> float:
+    def _inner_tolerance(self, problem: Problem, iteration: DualNewton) -> float:
         inner_share = 0.1  # of tol: there is no point in an inner problem solved more exactly
         enough = inner_share * self.tol * max(abs(iteration.primal()), problem.tiny)
         return max(self.accuracy**2 * iteration.kernels.distance(), enough)

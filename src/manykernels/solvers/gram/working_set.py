@@ -83,7 +83,7 @@ class WorkingCopy:
         else:
             chosen = stack.take(kernels)
             self._forget()
-        return self.problem.on(chosen, kernels)
+        return self.problem.replace_stack(chosen, kernels)
 
     def _forget(self) -> None:
         self.kernels = self._rows = np.zeros(0, dtype=np.intp)
@@ -251,7 +251,7 @@ class WorkingSet(Solver):
             wanted = max(wanted, min(INNER_PROGRESS * state.gap, FIRST_GAP))
         state.iteration.descend(wanted, self._negligible_gap(wanted))
         most_trims = 3
-        if state.trims < most_trims and state.iteration.within(self.tol):
+        if state.trims < most_trims and state.iteration.is_within(self.tol):
             self._trim(problem, state, state.share * self.tol)
 
     def extract(self, problem: Problem, state: _State) -> Model:

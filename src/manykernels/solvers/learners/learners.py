@@ -163,7 +163,7 @@ def fit_learner(
     gram @ rho`` with ``rho_i = -s_i l'(y_i, f_i + b)``.
     """
     if not gram.any() and not problem.loss.couples_samples:
-        return _certified(problem, gram, *problem.zero_model(), 0)
+        return _certify(problem, gram, *problem.zero_model(), 0)
     if problem.loss.couples_samples:
         assert isinstance(gram, np.ndarray), "products alone are for sums over samples"
         return _fit_coupled(problem, gram, warm, tol)
@@ -174,8 +174,8 @@ def fit_learner(
         rho, b = problem.zero_model() if warm is None else (problem.feasible_dual(warm.rho), warm.b)
         if problem.loss.linear_dual:
             start = np.zeros(problem.n_samples) if warm is None else rho
-            return _certified(problem, gram, *products.conjugate_gradients(problem, gram, start, least))
-        return _certified(problem, gram, *products.newton(problem, gram, rho, b, least))
+            return _certify(problem, gram, *products.conjugate_gradients(problem, gram, start, least))
+        return _certify(problem, gram, *products.newton(problem, gram, rho, b, least))
     if problem.loss.linear_dual:
         return _solve_linear(problem, gram)
     if problem.loss.conjugate_form == "quadratic":
@@ -225,9 +225,7 @@ def _objective(problem: Problem, gram: Array, rho: Array) -> float:
         return np.inf
 
 
-def _certified(
-    problem: Problem, gram: Array | products.WeightedProducts, rho: Array, b: float, steps: int
-) -> LearnerFit:
+def _certify(problem: Problem, gram: Array | products.WeightedProducts, rho: Array, b: float, steps: int) -> LearnerFit:
     """Make ``rho`` feasible and compute both values of exactly the model."""
     rho = problem.feasible_dual(rho)
     f = gram @ rho
@@ -241,14 +239,14 @@ def _solve_linear(problem: Problem, gram: Array) -> LearnerFit:
     matrix = np.array(gram, dtype=np.float64)
     matrix[np.diag_indices_from(matrix)] += problem.loss.curvature / problem.weight
     rho, b = NewtonSystem(matrix, problem.fit_intercept).solve(problem.y, 0.0)
-    return _certified(problem, gram, rho, b, 1)
+    return _certify(problem, gram, rho, b, 1)
 
 
 def _exchange(problem: Problem, gram: Array, warm: LearnerFit | None, tol: float) -> LearnerFit:
     """Exchange active sets, from ever more careful starts."""
-    found = _certified(problem, gram, *problem.zero_model(), 0)
+    found = _certify(problem, gram, *problem.zero_model(), 0)
     for rho, b in _starts(problem, gram, warm):
-        found = _polish(problem, gram, _certified(problem, gram, rho, b, found.steps), tol)
+        found = _polish(problem, gram, _certify(problem, gram, rho, b, found.steps), tol)
         if _accurate(problem, found, tol):
             return found
     found = _descend(problem, gram, _cold(problem, gram), found, tol)
@@ -282,7 +280,7 @@ def _polish(problem: Problem, gram: Array, best: LearnerFit, tol: float) -> Lear
     steps = best.steps
     for rho, b in exchange_active_sets(problem, gram, best.rho, best.b):
         steps += 1
-        found = _certified(problem, gram, rho, b, steps)
+        found = _certify(problem, gram, rho, b, steps)
         best = replace(found if found.gap < best.gap else best, steps=steps)
         if _accurate(problem, best, tol):
             break
@@ -291,12 +289,12 @@ def _polish(problem: Problem, gram: Array, best: LearnerFit, tol: float) -> Lear
 
 def _resume(problem: Problem, gram: Array, warm: LearnerFit | None, tol: float) -> LearnerFit:
     """Continue from the scores of the old coefficients, so only ``f = gram @ rho`` is violated."""
-    zero = _certified(problem, gram, *problem.zero_model(), 0)
+    zero = _certify(problem, gram, *problem.zero_model(), 0)
     samples = None if warm is None else _warm_samples(problem, gram, warm)
     if warm is None or samples is None:
         return _descend(problem, gram, _cold(problem, gram), zero, tol)
     iteration = PrimalDual(_single(problem, gram), samples, FixedWeights(np.ones(1)), warm.b)
-    found = _descend(problem, gram, iteration, _certified(problem, gram, warm.rho, warm.b, 0), tol)
+    found = _descend(problem, gram, iteration, _certify(problem, gram, warm.rho, warm.b, 0), tol)
     return found if _accurate(problem, found, tol) else _descend(problem, gram, _cold(problem, gram), found, tol)
 
 
@@ -339,7 +337,7 @@ def _descend(problem: Problem, gram: Array, iteration: PrimalDual, best: Learner
             iteration.newton_step(tol * max(abs(best.primal_value), problem.tiny))
         except (LinAlgError, FloatingPointError):
             break
-        found = _certified(problem, gram, iteration.samples.rho, iteration.b, 0)
+        found = _certify(problem, gram, iteration.samples.rho, iteration.b, 0)
         useless = 0 if found.gap < 0.9 * smallest else useless + 1
         smallest = min(smallest, found.gap)
         best = replace(found if found.gap < best.gap else best, steps=best.steps + 1)

@@ -239,7 +239,7 @@ def idle_bounds(grad: Array, up: int, down: int, paired: bool) -> tuple[float, f
 
 
 @compiled()
-def moved(value: float, step: float, longest: float, bound: float) -> float:
+def move_coordinate(value: float, step: float, longest: float, bound: float) -> float:
     """Move a coordinate; a full-length step ends exactly at the bound."""
     return bound if abs(step) >= longest else value + step
 
@@ -324,9 +324,9 @@ def _line(
 @compiled()
 def _move_coordinates(rho: Array, lo: Array, hi: Array, up: int, down: int, sign: float, step: float) -> None:
     bound = hi[up] if sign > 0.0 else lo[up]
-    rho[up] = moved(rho[up], sign * step, abs(bound - rho[up]), bound)
+    rho[up] = move_coordinate(rho[up], sign * step, abs(bound - rho[up]), bound)
     if down >= 0:
-        rho[down] = moved(rho[down], -step, rho[down] - lo[down], lo[down])
+        rho[down] = move_coordinate(rho[down], -step, rho[down] - lo[down], lo[down])
 
 
 @compiled()

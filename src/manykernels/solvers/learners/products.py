@@ -100,7 +100,10 @@ def newton(problem: Problem, gram: WeightedProducts, rho: Array, b: float, tol: 
     equations leave. It ends where the model promises less than ``tol`` of the value, or nothing falls any more.
     """
     nothing = np.zeros(problem.n_samples)
-    point, zero = _Point.at(problem, gram @ rho, rho, b), _Point.at(problem, nothing, nothing, problem.zero_model()[1])
+    point, zero = (
+        _Point.evaluate(problem, gram @ rho, rho, b),
+        _Point.evaluate(problem, nothing, nothing, problem.zero_model()[1]),
+    )
     products = 1
     if not point.value < zero.value:  # old coefficients at new weights may be worse than none, or overflow
         point = zero
@@ -130,7 +133,7 @@ class _Point:
     value: float
 
     @classmethod
-    def at(cls, problem: Problem, f: Array, rho: Array, b: float) -> _Point:
+    def evaluate(cls, problem: Problem, f: Array, rho: Array, b: float) -> _Point:
         return cls(rho, b, f, problem.empirical_loss(f + b) + 0.5 * float(rho @ f))
 
 
@@ -208,7 +211,7 @@ def _backtrack(problem: Problem, point: _Point, step: _Step) -> _Point | None:
     sufficient, most_halvings = 1e-4, 40
     for _ in range(most_halvings):
         rho, b = point.rho + length * step.rho, point.b + length * step.b
-        found = _Point.at(problem, point.f + length * step.f, rho, b)
+        found = _Point.evaluate(problem, point.f + length * step.f, rho, b)
         if found.value <= point.value + sufficient * length * step.slope:
             return found
         length *= 0.5

@@ -15,7 +15,7 @@ from manykernels.solvers.learners.pair_loops import (
     FAST,
     TINY_CURVATURE,
     idle_bounds,
-    moved,
+    move_coordinate,
     shrink,
     steepest,
     violation_of,
@@ -74,8 +74,8 @@ def _svm_pairs(
         room_up, room_down = hi[up] - rho[up], rho[down] - lo[down]
         curvature = max(diagonal[up] + diagonal[down] - 2.0 * first[down], TINY_CURVATURE)
         step = min((grad[down] - lowest) / curvature, room_up, room_down)
-        rho[up] = moved(rho[up], step, room_up, hi[up])
-        rho[down] = moved(rho[down], -step, room_down, lo[down])
+        rho[up] = move_coordinate(rho[up], step, room_up, hi[up])
+        rho[down] = move_coordinate(rho[down], -step, room_down, lo[down])
         second, lowest, up = gram[down], np.inf, -1
         for n in range(grad.size):
             grad[n] += step * (first[n] - second[n])
@@ -113,7 +113,7 @@ def _diagonal(gram: Array) -> Array:
 
 
 @compiled()
-def _packed(gram: Array, kept: Array) -> Array:
+def _pack(gram: Array, kept: Array) -> Array:
     small = np.empty((kept.size, kept.size))
     for i in range(kept.size):
         row = gram[kept[i]]
@@ -178,7 +178,7 @@ def svm_loop(
             kept = _still_active(slope, point, low, high, paired)
             if kept.size > WORTH_PACKING * active.size:
                 continue
-            part, diagonal = _packed(part, kept), _picked(diagonal, kept)
+            part, diagonal = _pack(part, kept), _picked(diagonal, kept)
             low, high, point, slope = (
                 _picked(low, kept),
                 _picked(high, kept),
