@@ -9,14 +9,13 @@ from sklearn.base import BaseEstimator, is_classifier
 
 from manykernels.exceptions import InvalidInputError
 
-TARGET_COLUMNS = ("class", "output")
 SEVERAL = {"class": "classes", "label": "labels", "output": "outputs"}
 VALUES = ["weight", "norm", "norm_share"]
 
 
 def target_column(frame: pd.DataFrame) -> str | None:
     """Return the name of the column of classes or outputs of a model with several."""
-    return next((name for name in TARGET_COLUMNS if name in frame.columns), None)
+    return next((name for name in SEVERAL if name in frame.columns), None)
 
 
 def kernel_table(estimator: BaseEstimator, target: Hashable = None) -> pd.DataFrame:

@@ -185,6 +185,7 @@ def _score_of(model: BaseMKL, y: ArrayLike, scoring: str | Callable[..., float] 
     if (
         scoring == "roc_auc"
         and is_classifier(model)
+        and known.ndim == 1
         and len(model.classes_) == len(set(known) & set(model.classes_)) == 2
     ):
         return partial(_area_under_curve, known == model.classes_[1])

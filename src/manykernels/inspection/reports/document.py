@@ -7,7 +7,7 @@ import inspect
 import math
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date
 from functools import cache
@@ -27,6 +27,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.selection.splits import CrossValidation
+from manykernels.estimators.supervised.samples import label_matrix
 from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
 from manykernels.inspection.displays.plotting import cut_text, short_label
@@ -45,7 +46,7 @@ from manykernels.inspection.reports.report import (
     interval,
     number,
 )
-from manykernels.inspection.reports.scores import SURVIVAL, check_one_prediction, task_of
+from manykernels.inspection.reports.scores import LABELS, SURVIVAL, check_one_prediction, has_labels, task_of
 from manykernels.kernels import Pairs, PrecomputedBank, Views
 from manykernels.kernels.precomputed.stack import are_kernels, as_kernel_stack
 from manykernels.objective.losses.survival import check_survival
@@ -89,6 +90,8 @@ def bars_of(values: pd.Series, most: int, texts: Sequence[str], notes: Sequence[
 def question_of(model: BaseEstimator, task: str, target: str) -> str:
     """Return the question answered by the model."""
     about = f'"{target}"' if target else "the target"
+    if task == LABELS:
+        return f"Which of {len(model.classes_)} labels does a sample have, and which kernels matter?"
     if task == "classification":
         labels = [str(label) for label in model.classes_]
         shown = listed((f'"{cut_text(label, 30)}"' for label in labels[:6]), len(labels))
@@ -127,6 +130,43 @@ def class_bars(y: np.ndarray) -> Bars:
     """Return the sizes of the classes."""
     counts = pd.Series(y).value_counts()
     return bars_of(counts, MOST_CLASSES, [f"{count:,} ({100 * count / len(y):.0f} %)" for count in counts])
+
+
+@dataclass(frozen=True)
+class LabelRows:
+    """The scores of the labels as text, the least predictable first."""
+
+    names: list[str]  # of the columns
+    rows: list[list[str]]
+    n_more: int  # labels that are not shown
+
+
+def label_rows(table: pd.DataFrame) -> LabelRows:
+    """Return the scores of each label beside the accuracy of its more frequent value, by increasing area."""
+    table = table.drop(index="mean")
+    constant = np.maximum(table["share"], 1.0 - table["share"])
+    shown = pd.DataFrame(
+        {"samples": table["n_samples"], "share of ones": table["share"], "accuracy": table["accuracy"]}
+    )
+    shown = shown.assign(
+        **{"accuracy of the more frequent value": constant, "area under the ROC curve": table["roc_auc"]}
+    )
+    if "log_loss" in table:
+        shown["log loss"] = table["log_loss"]
+    shown, most_rows = shown.sort_values("area under the ROC curve", kind="stable"), 100  # of the table
+    rows = [
+        [cut_text(str(name), LONGEST), f"{own.iloc[0]:,.0f}", *map(number, own.iloc[1:])]
+        for name, own in shown.iterrows()
+    ]
+    return LabelRows(["label", *shown.columns], rows[:most_rows], max(len(rows) - most_rows, 0))
+
+
+def label_bars(y: np.ndarray, names: Sequence[Any]) -> Bars:
+    """Return how many samples have each label, the most frequent first."""
+    counts, shares = np.nansum(y, axis=0).astype(int), np.nanmean(y, axis=0)
+    order = np.argsort(-counts, kind="stable")
+    notes = [f"{counts[k]:,} ({100 * shares[k]:.0f} %)" for k in order]
+    return bars_of(pd.Series(counts[order], index=[names[k] for k in order]), MOST_CLASSES, notes)
 
 
 def numbers_of(y: np.ndarray, task: str) -> np.ndarray:
@@ -392,6 +432,7 @@ def report(
     question: str | None = None,
     n_draws: int = 1000,
     random_state: int = 0,
+    target: Hashable = None,
 ) -> Path:
     """Write a complete report on a fitted model into a single offline HTML file.
 
@@ -406,7 +447,7 @@ def report(
     X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
         The training rows. A different number of rows counts as held out.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        Labels, numbers, or the events and times of a survival model.
+        Classes, numbers, columns of labels (0, 1 or missing), or the events and times of a survival model.
     path : str or Path, default="report.html"
         File to write; an existing file is replaced.
     X_test, y_test : array-like or None, default=None
@@ -426,6 +467,8 @@ def report(
         Draws of the bootstrap behind the intervals.
     random_state : int, default=0
         Seed of folds and draws.
+    target : hashable, default=None
+        Of several classes, labels or outputs, the one with curves and surfaces in the report; None for no curves.
 
     Returns
     -------
@@ -454,10 +497,11 @@ def report(
     """
     template = _template()
     options = {"cv": cv, "groups": groups, "baselines": baselines, "n_draws": n_draws, "random_state": random_state}
+    options |= {"target": target}
     check_is_fitted(model)
     check_one_prediction(last_step(model))
     check_count(n_draws, "n_draws")
-    task = task_of(model)
+    task = LABELS if has_labels(model) else task_of(model)
     X, y, name = _check_data(model, X, y, "X and y")
     test = None
     if X_test is not None or y_test is not None:
@@ -479,8 +523,7 @@ def report(
         "today": date.today().isoformat(),
         "facts": facts,
         "data": data_facts(X, 0 if test is None else len(test[1])) + target_facts(y, task),
-        "classes": class_bars(y) if task == "classification" else None,
-        "histogram": None if task == "classification" else pictures.histogram(numbers_of(y, task), name or unnamed),
+        **_target_picture(estimator, y, task, name or unnamed),
         "palette": pictures.palette(),
         "caveats": caveats_of(case),
         "code": code_of(model, name, test is not None, chosen),
@@ -488,9 +531,18 @@ def report(
         **_performance(estimator, task, evaluation),
         **_selection(estimator, facts, evaluation),
         "tests": tests_of(estimator, read, y, random_state),
-        **pictures.functions_of(model, X, evaluation.importance),
+        **pictures.functions_of(model, X, evaluation.importance, target),
     }
     return write_file(path, printable(template.render(**content), "\n"), "report")
+
+
+def _target_picture(model: BaseEstimator, y: Array, task: str, name: str) -> dict[str, Any]:
+    """Return the sizes of the classes or labels as bars, or a histogram of numbers."""
+    if task == LABELS:
+        return {"classes": label_bars(y, model._target_labels().tolist()), "histogram": None}
+    if task == "classification":
+        return {"classes": class_bars(y), "histogram": None}
+    return {"classes": None, "histogram": pictures.histogram(numbers_of(y, task), name)}
 
 
 def _template() -> Any:
@@ -511,6 +563,14 @@ def _compiled_template() -> Any:
     return environment.from_string(source)
 
 
+def _labels_of(model: BaseEstimator, y: Any) -> Array:
+    """Return labels as 0, 1 and NaN, (N, T)."""
+    labels, n_labels = label_matrix(y), len(last_step(model).classes_)
+    if labels is None or labels.shape[1] != n_labels:
+        raise InvalidInputError(f"y must have a column for each of {n_labels} labels, got shape {np.shape(y)}.")
+    return labels
+
+
 def _check_data(model: BaseEstimator, X: Any, y: ArrayLike, what: str) -> tuple[Any, Array, str]:
     """Return rows, targets as an array, and the name of the target."""
     kernels = None if isinstance(model, Pipeline) and len(model) > 1 else getattr(last_step(model), "kernels", None)
@@ -520,7 +580,8 @@ def _check_data(model: BaseEstimator, X: Any, y: ArrayLike, what: str) -> tuple[
         X = X.tocsr()
     elif not hasattr(X, "iloc") and not isinstance(X, (Views, Pairs)):
         X = np.asarray(X)
-    values = check_survival(y) if task_of(model) == SURVIVAL else np.asarray(y)
+    values = _labels_of(model, y) if has_labels(model) else np.asarray(y)
+    values = check_survival(y) if task_of(model) == SURVIVAL else values
     n_rows = X.shape[0] if issparse(X) else len(X)
     if n_rows != len(values):
         raise InvalidInputError(f"{what} differ in length: {n_rows} rows and {len(values)} targets.")
@@ -554,6 +615,7 @@ def _performance(model: BaseEstimator, task: str, evaluation: Evaluation) -> dic
         "rivals": told,
         "beside": pictures.scores_beside(evaluation),
         "left_out": evaluation.left_out,
+        "labels": None if evaluation.labels is None else label_rows(evaluation.labels),
         "confusion": confusion(evaluation.truth, evaluation.predicted) if classifies else None,
         "figures": [
             *pictures.predictions(evaluation, task, getattr(model, "target_names_", None)),

@@ -28,10 +28,22 @@ from sklearn.utils import _safe_indexing
 from manykernels.estimators import GaussianMKL, KernelAligner, MKLSurvivalCV, NonlinearMKL, concordance_index
 from manykernels.estimators.parameters import with_kernels_of
 from manykernels.estimators.selection.splits import CrossValidation, splits_of
+from manykernels.estimators.supervised.classifier import label_scores
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.evidence.importance import pooled_drops, score_drops
 from manykernels.inspection.pipelines import after_steps_of, fresh, groups_in, last_step, unwrapped
-from manykernels.inspection.reports.scores import METRICS, SURVIVAL, Draws, Score, areas_under_curve
+from manykernels.inspection.reports.scores import (
+    LABEL_ACCURACY,
+    LABEL_AREA,
+    LABELS,
+    METRICS,
+    SURVIVAL,
+    Draws,
+    Score,
+    areas_under_curve,
+    has_labels,
+    label_areas,
+)
 from manykernels.kernels import KernelBank, Linear, Pairs, PrecomputedBank, Views
 from manykernels.kernels.precomputed.stack import are_kernels
 from manykernels.kernels.tables.encoding import level_text
@@ -82,6 +94,7 @@ class Evaluation:
     importance: pd.DataFrame | None = None
     importance_of: str = ""  # the score that falls
     mixes_rows: bool = False  # whether folds hold out rows that lie between those they learn from
+    labels: pd.DataFrame | None = None  # scores of each label, and their means, of several for each sample
 
 
 @dataclass(frozen=True)
@@ -140,8 +153,13 @@ def evaluate(
         by_area = getattr(fitted, "scoring", None) == "roc_auc"
         scores.insert(0 if by_area else 1, draws.score(AREA, areas(guesses.ranks)))
         measure, own = (areas, guesses.ranks) if by_area else (measure, own)
+    labels = None
+    if task == LABELS and guesses.ranks is not None:
+        scores.append(draws.score(LABEL_AREA, label_areas(draws.counts, truth, guesses.ranks)))
+        proper = hasattr(fitted, "predict_proba")
+        labels = label_scores(truth, guesses.ranks, fitted._target_labels(), proper=proper)
     # Simpler models that were held to unseen rows do not compare with a score on the training rows.
-    compared = baselines and way != TRAINING
+    compared = baselines and way != TRAINING and task != LABELS
     answer = _margins if by_area else _labels
     how = (answer, measure, own, draws, scores[0].name)
     rivals, left_out = _rivals(model, task, rows, test, *how) if compared else ((), {})
@@ -158,6 +176,7 @@ def evaluate(
         importance=shuffled.table(rows.splits if way == FOLDS else None),
         importance_of=shuffled.name,
         mixes_rows=way == FOLDS and any(np.ptp(test) >= len(test) for _, test in rows.splits),
+        labels=labels,
     )
 
 
@@ -175,6 +194,8 @@ class Shuffled:
     def create(cls, model: BaseEstimator, task: str, seed: int) -> Shuffled:
         """Return an empty record with the score of the task: log loss where the model has probabilities."""
         random = np.random.default_rng(seed)
+        if task == LABELS:
+            return cls(LABEL_AREA, "roc_auc", random)
         if task == "classification":
             proper = hasattr(model, "predict_proba")
             return cls("log loss", "neg_log_loss", random) if proper else cls("accuracy", None, random)
@@ -183,7 +204,8 @@ class Shuffled:
     def add(self, model: BaseEstimator, X: TableLike, y: Array) -> None:
         """Permute rows unseen by a fitted model."""
         estimator, rows = unwrapped(model, X)
-        whole = self.scoring is None or len(np.unique(y)) == len(model.classes_)  # log losses need every class
+        several = y.T if has_labels(model) else [y]  # log losses need every class, areas both values of every label
+        whole = self.scoring is None or all(len(np.unique(own)) == self._n_values(model) for own in several)
         n_shuffles = 10  # of each view and part of the rows
         if not self.possible or not hasattr(estimator, "kernel_names_") or isinstance(rows, Pairs) or len(y) < 2:
             self.possible = False
@@ -191,6 +213,10 @@ class Shuffled:
             self.drops.append(score_drops(estimator, rows, y, "view", n_shuffles, self.scoring, self.random))
         elif whole:
             self.drops.append({})
+
+    def _n_values(self, model: BaseEstimator) -> int:
+        """Return how many classes there are, or values of a label."""
+        return 2 if has_labels(model) else len(model.classes_)
 
     def add_parts(self, model: BaseEstimator, X: TableLike, y: Array) -> None:
         """Shuffle within parts of the rows, so drops have a spread."""
@@ -222,6 +248,8 @@ def _metrics(task: str, truth: Array) -> list[str]:
         return ["concordance index"]
     if task == "regression":
         return ["R2", "root mean squared error", "mean absolute error"]
+    if task == LABELS:
+        return [LABEL_ACCURACY]
     counts = np.unique(truth, return_counts=True)[1]
     if counts.min() < IMBALANCED * len(truth) / len(counts):
         return ["balanced accuracy", "accuracy"]
@@ -234,7 +262,7 @@ def _splits(task: str, y: Array, cv: CrossValidation, groups: ArrayLike | None, 
     For survival, samples with and without the event are the classes, since every fold needs events.
     """
     splitter, y = 5 if cv is None else cv, y["event"] if task == SURVIVAL else y
-    classifies = task != "regression"
+    classifies = task not in ("regression", LABELS)
     if isinstance(splitter, (int, np.integer)) and groups is None:
         smallest = int(np.unique(y, return_counts=True)[1].min()) if classifies else 0
         if smallest >= 2:
@@ -282,7 +310,7 @@ def _refit(model: BaseEstimator, rows: SplitRows, shuffled: Shuffled) -> Guesses
         predicted.append(again_model.predict(at))
         ranks.append(_ranks(again_model, at))
     order = np.argsort(np.concatenate([held_out for _, held_out in rows.splits]), kind="stable")
-    single = [rank for rank in ranks if rank is not None and rank.ndim == 1]
+    single = [rank for rank in ranks if rank is not None and (rank.ndim == 1 or has_labels(model))]
     all_ranks = np.concatenate(single)[order] if len(single) == len(ranks) else None
     # Widths that are learned differ from refit to refit, and their names with them.
     comparable = not isinstance(last_step(model), (GaussianMKL, NonlinearMKL))

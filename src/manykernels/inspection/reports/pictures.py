@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
@@ -19,14 +19,14 @@ from sklearn.metrics import PredictionErrorDisplay
 from manykernels.estimators.survival import kaplan_meier
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.curves import CVCurveDisplay
-from manykernels.inspection.displays.kernel_table import effect_of, target_names
+from manykernels.inspection.displays.kernel_table import effect_of, target_names, target_position
 from manykernels.inspection.displays.plotting import PALETTE, clean, color_of, cut_text, ink_of, mixed, plain
 from manykernels.inspection.displays.weights import IntervalDisplay
 from manykernels.inspection.functions.shape import ShapeDisplay, active_columns
 from manykernels.inspection.functions.surface import SurfaceDisplay, active_pairs
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.inspection.reports.evaluation import Evaluation
-from manykernels.inspection.reports.scores import SURVIVAL
+from manykernels.inspection.reports.scores import LABELS, SURVIVAL
 from manykernels.validation.arrays import Array, TableLike
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def predictions(evaluation: Evaluation, task: str, names: Array | None) -> list[
         title = "What became of thirds by predicted risk"
         target, risk = evaluation.truth, evaluation.predicted
         return [draw_picture(lambda figure: survival_of_groups(figure.subplots(), target, risk, title), title)]
-    if task == "classification":
+    if task in ("classification", LABELS):
         return []
     truth = np.asarray(evaluation.truth, dtype=float).reshape(len(evaluation.truth), -1)
     predicted = np.asarray(evaluation.predicted, dtype=float).reshape(len(truth), -1)
@@ -220,31 +220,36 @@ def histogram(values: Array, label: str) -> Picture:
 # --- functions ------------------------------------------------------------------------------------------------------
 
 
-def functions_of(model: BaseEstimator, X: TableLike, importance: pd.DataFrame | None = None) -> dict[str, Any]:
-    """Return curves of columns and surfaces of pairsby importance, and the number left out.
+def functions_of(
+    model: BaseEstimator, X: TableLike, importance: pd.DataFrame | None = None, target: Hashable = None
+) -> dict[str, Any]:
+    """Return curves of columns and surfaces of pairs by importance, and the number left out.
 
-    Without importance, the largest norms count. Empty for models of several scores, or kernels without columns.
+    Without importance, the largest norms count. Empty for kernels without columns, and for several scores without a
+    ``target``.
     """
     estimator, rows = unwrapped(model, X)
-    if target_names(estimator) or not isinstance(rows, (np.ndarray, pd.DataFrame)):
+    if target is not None:
+        target_position(estimator, target)  # raises for an unknown one
+    if (target_names(estimator) and target is None) or not isinstance(rows, (np.ndarray, pd.DataFrame)):
         return {"curves": None, "surfaces": [], "more_curves": 0, "more_surfaces": 0, "effect": ""}
     ranks = {} if importance is None else {str(name): at for at, name in enumerate(importance["name"])}
     columns = sorted(active_columns(estimator), key=lambda name: ranks.get(name, len(ranks)))
     pairs = sorted(active_pairs(estimator), key=lambda pair: ranks.get(", ".join(pair), len(ranks)))
     return {
-        "curves": _curves(estimator, rows, columns[:MOST_CURVES]),
-        "surfaces": _surfaces(estimator, rows, pairs[:MOST_SURFACES]),
+        "curves": _curves(estimator, rows, columns[:MOST_CURVES], target),
+        "surfaces": _surfaces(estimator, rows, pairs[:MOST_SURFACES], target),
         "more_curves": max(len(columns) - MOST_CURVES, 0),
         "more_surfaces": max(len(pairs) - MOST_SURFACES, 0),
-        "effect": effect_of(estimator),
+        "effect": effect_of(estimator, target),
     }
 
 
-def _curves(estimator: BaseEstimator, rows: Any, columns: Sequence[str]) -> Picture | None:
+def _curves(estimator: BaseEstimator, rows: Any, columns: Sequence[str], target: Hashable) -> Picture | None:
     """Return the functions of single columns on a common scale, with bands where available."""
     if not columns:
         return None
-    options: dict[str, Any] = {"columns": columns, "n_points": POINTS}
+    options: dict[str, Any] = {"columns": columns, "n_points": POINTS, "target": target}
     try:
         display = ShapeDisplay.from_estimator(estimator, rows, bands=True, **options)
     except InvalidInputError:  # no posterior for this loss, or no training rows
@@ -258,9 +263,12 @@ def _curves(estimator: BaseEstimator, rows: Any, columns: Sequence[str]) -> Pict
     return draw_picture(lambda figure: display.plot(figure, n_columns=2), title, text=text, height=height)
 
 
-def _surfaces(estimator: BaseEstimator, rows: TableLike, pairs: Sequence[tuple[str, str]]) -> list[Picture]:
+def _surfaces(
+    estimator: BaseEstimator, rows: TableLike, pairs: Sequence[tuple[str, str]], target: Hashable
+) -> list[Picture]:
     """Return the effects of pairs of columns, all in the same colors."""
-    displays = [SurfaceDisplay.from_estimator(estimator, rows, columns=pair, n_points=SIDE) for pair in pairs]
+    own: dict[str, Any] = {"n_points": SIDE, "target": target}
+    displays = [SurfaceDisplay.from_estimator(estimator, rows, columns=pair, **own) for pair in pairs]
     limit = max((float(one.surface["effect"].abs().max()) for one in displays), default=0.0)
     return [_surface(display, limit) for display in displays]
 

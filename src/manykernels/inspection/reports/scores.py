@@ -22,7 +22,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.pipelines import last_step
 from manykernels.validation.arrays import Array, TableLike
 
-SURVIVAL = "survival"
+SURVIVAL, LABELS = "survival", "labels"  # the latter are several for each sample
 GAP = "relative duality gap"  # what `tol` asks for, unless an estimator says otherwise
 PROPER = {"log_loss": -1, "rmse": -1, "concordance": 1, "roc_auc": 1}  # the first known decides; -1: less is better
 
@@ -35,28 +35,28 @@ def task_of(model: BaseEstimator) -> str:
     return "classification" if is_classifier(estimator) else "regression"
 
 
-def check_one_prediction(estimator: BaseEstimator, *, whole: bool = True) -> None:
-    """Refuse a model of several quantiles, whose predictions have no errors to report; and of several labels."""
+def has_labels(model: BaseEstimator) -> bool:
+    """Return True for a model of several labels a sample."""
+    return np.ndim(getattr(last_step(model), "classes_", 0)) == 2
+
+
+def check_one_prediction(estimator: BaseEstimator) -> None:
+    """Reject a model of several quantiles, whose predictions have no errors to report."""
     if getattr(estimator, "_levels", None) is not None:
         raise InvalidInputError(
             "Reports are of one prediction a sample, but this model has the quantiles "
             f"tau={estimator._levels.tolist()}. Report a model of one of them; its own score(X, y) is the share of the "
             "quantile losses that is saved."
         )
-    if whole and np.ndim(getattr(estimator, "classes_", 0)) == 2:
-        raise InvalidInputError(
-            f"Reports are of one prediction a sample, but this model has {len(estimator.classes_)} labels. Use "
-            "label_frame(X, y) for the scores of each label, or report a model of one of them."
-        )
 
 
 def score_held_out(estimator: BaseEstimator, X: TableLike, y: ArrayLike) -> dict[str, float | None]:
     """Return the usual scores of a task."""
-    check_one_prediction(estimator, whole=False)
+    check_one_prediction(estimator)
     task = task_of(estimator)
     if task == SURVIVAL:
         return {"concordance": float(estimator.score(X, y))}
-    if task == "classification" and np.ndim(getattr(estimator, "classes_", 0)) == 2:
+    if has_labels(estimator):
         means = estimator.label_frame(X, y).loc["mean"].drop(["n_samples", "share"])
         return {name: None if np.isnan(value) else float(value) for name, value in means.items()}
     if task == "classification":
@@ -72,7 +72,7 @@ def constant_scores(estimator: BaseEstimator, fitted: ArrayLike, y: ArrayLike) -
     task, rows = task_of(estimator), np.zeros((np.shape(y)[0], 1))
     if task == SURVIVAL:
         return {"concordance": 0.5}
-    if estimator.loss == "quantile" or np.ndim(getattr(estimator, "classes_", 0)) == 2:
+    if estimator.loss == "quantile" or has_labels(estimator):
         return {}
     constant = DummyClassifier() if task == "classification" else DummyRegressor()
     constant.fit(np.zeros((np.shape(fitted)[0], 1)), fitted)
@@ -128,6 +128,7 @@ def _classification(estimator: BaseEstimator, X: TableLike, y: Array) -> dict[st
 # --- with intervals, by drawing rows anew ---------------------------------------------------------------------------
 
 
+LABEL_ACCURACY, LABEL_AREA = "mean accuracy of the labels", "mean area under the ROC curve"
 MOST_ENTRIES = 2e7  # of the table of draws by rows
 AUC_DRAWS = 200  # each one sorts the scores
 ROUNDING = 1e-12  # of a sum of squares: what is left of one value drawn again and again
@@ -210,6 +211,23 @@ def areas_under_curve(counts: Array, positive: Array, scores: Array) -> Array:
         return np.asarray((rising * below).sum(axis=1) / (rising.sum(axis=1) * others.sum(axis=1)))
 
 
+def label_accuracies(counts: Array, truth: Array, predicted: Array) -> Array:
+    """Return the mean over labels of the share of correct rows of every draw; missing labels (NaN) do not count."""
+    known = np.isfinite(truth).astype(np.float64)
+    right, drawn = counts @ (known * (truth == predicted)), counts @ known
+    return np.asarray(np.nanmean(np.divide(right, drawn, out=np.full(drawn.shape, np.nan), where=drawn > 0), axis=1))
+
+
+def label_areas(counts: Array, truth: Array, scores: Array) -> Array:
+    """Return the mean area under the ROC curve of the labels with both values, of every of the first draws."""
+    areas = []
+    for y, z in zip(truth.T, scores.T, strict=True):
+        known = np.isfinite(y)
+        if len(np.unique(y[known])) == 2:
+            areas.append(areas_under_curve(counts[:, known], y[known] == 1.0, z[known]))
+    return np.asarray(np.nanmean(areas, axis=0)) if areas else np.full(1, np.nan)
+
+
 def concordances(counts: Array, truth: Array, risk: Array) -> Array:
     """Return the concordance index of risks with events and times, of fewer draws the more pairs there are."""
     most_pairs = 1e9  # of samples, over all draws
@@ -220,6 +238,7 @@ def concordances(counts: Array, truth: Array, risk: Array) -> Array:
 METRICS: dict[str, Callable[[Array, Array, Array], Array]] = {
     "accuracy": accuracies,
     "balanced accuracy": balanced_accuracies,
+    LABEL_ACCURACY: label_accuracies,
     "R2": r2_scores,
     "root mean squared error": root_mean_squared_errors,
     "mean absolute error": mean_absolute_errors,
