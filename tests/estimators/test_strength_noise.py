@@ -135,6 +135,22 @@ def test_orders_of_some_of_many_rows_are_the_unit(monkeypatch: pytest.MonkeyPatc
     assert not np.allclose(levels[0].permuted, levels[1].permuted)
 
 
+def test_targets_that_share_weights_take_as_many_entries_as_one_target_takes_rows(monkeypatch) -> None:
+    X, y = drawn(3, 1.0)
+    targets = np.column_stack([y, y[::-1], np.roll(y, 7), y + X[:, 1]])
+    model = MKLRegressor(KernelBank.per_feature(widths=WIDTHS), outputs="shared", resources=FACTORED)
+    monkeypatch.setattr(permutations, "PERMUTED_ENTRIES", 1)  # 19 orders, as of many rows
+    whole = copy.copy(model.fit(X, targets))
+    monkeypatch.setattr(permutations, "UNIT_ROWS", N)
+    monkeypatch.setattr(permutations, "ENOUGH_ROWS", N // 3)
+    read, ask = [], PermutedTargets._levels_on
+    monkeypatch.setattr(PermutedTargets, "_levels_on", lambda own, *on: read.append(len(own.rhos[0])) or ask(own, *on))
+    some = model.fit(X, targets)
+    assert read == [N // 3]  # of a quarter, not less than enough
+    assert some.alpha_ != whole.alpha_
+    assert some.alpha_ == pytest.approx(whole.alpha_, rel=0.2)
+
+
 @pytest.mark.parametrize(("effect", "alpha"), [(0.0, "0.1*max"), (1.0, "auto")])
 def test_all_rows_tell_what_is_in_doubt_and_what_a_strength_is_a_multiple_of(
     effect: float, alpha: str, monkeypatch: pytest.MonkeyPatch

@@ -33,7 +33,7 @@ from manykernels.validation.parameters import RandomSource, seed_from
 PERMUTED_ENTRIES = 100_000  # of all targets, beyond which fewer permutations are drawn: weak effects are clear there
 PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
 ENOUGH_ROWS = 2**14  # that tell what is clear where the strength is given: one thousandth of the variance is
-UNIT_ROWS = 2**16  # of targets in random order, which are as large relative to the root of the number of rows
+UNIT_ROWS = 2**16  # of targets in random order, as large relative to the root of their number, over all outputs
 FEWEST_ROWS, FREE = 100, 1e-6  # of these that decide at least; sum of a target without a constant, beside its size
 SMOOTHED = 0.01  # strength at which the sum of kernels is fitted, over its trace; benchmarks/evidence.py --constant
 MOST_COMPARED = 64  # targets of which each is compared with the others: of many, few are multiples of one another
@@ -89,13 +89,15 @@ class PermutedTargets:
     ) -> list[NoiseLevel]:
         """Return the levels of the problems by so many orders: a pass over the kernels, if all fit.
 
-        Or the levels of ``some`` rows, if sufficient. Beyond twice `UNIT_ROWS`, orders are those of some rows.
+        Or the levels of ``some`` rows, if sufficient. Beyond twice `UNIT_ROWS`, orders are those of some rows:
+        of as many over all outputs that share weights, whose squares are summed, but not less than `ENOUGH_ROWS`.
         """
-        stack = problems[0].stack
+        stack, n_outputs = problems[0].stack, self.rhos[0].shape[1]
         known = self.levels_among(stack, ENOUGH_ROWS) if some else None
         if known is not None and clear(known):
             return known
-        unit = self.levels_among(stack, UNIT_ROWS) if n_permutations == self.wanted == N_PERMUTATIONS else None
+        n_rows = min(UNIT_ROWS, max(ENOUGH_ROWS, UNIT_ROWS // n_outputs))
+        unit = self.levels_among(stack, n_rows) if n_permutations == self.wanted == N_PERMUTATIONS else None
         if unit is None:
             levels, first = self._levels_on(stack, n_permutations)
         else:
