@@ -13,7 +13,8 @@ from sklearn.model_selection import KFold
 from manykernels import MKLClassifier, MKLRegressor, report
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.kernel_table import kernel_table
-from manykernels.inspection.reports.document import label_bars, label_rows
+from manykernels.inspection.reports.classes import label_rows
+from manykernels.inspection.reports.document import label_bars
 from manykernels.inspection.reports.evaluation import evaluate
 from manykernels.inspection.reports.scores import LABELS, label_accuracies, label_areas
 

@@ -27,7 +27,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.selection.splits import CrossValidation
-from manykernels.estimators.supervised.samples import label_matrix
 from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
 from manykernels.inspection.displays.plotting import cut_text, short_label
@@ -37,6 +36,7 @@ from manykernels.inspection.files import write_file
 from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.inspection.reports import pictures
 from manykernels.inspection.reports.caveats import Case, caveats_of
+from manykernels.inspection.reports.classes import LONGEST, MOST_CLASSES, confusion, label_rows, labels_of
 from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING, Evaluation, as_frame, evaluate
 from manykernels.inspection.reports.report import (
     MKLReport,
@@ -53,8 +53,7 @@ from manykernels.objective.losses.survival import check_survival
 from manykernels.validation.arrays import Array, TableLike, check_count
 from manykernels.validation.parameters import listed, printable
 
-MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
-LONGEST = 48  # letters of a name
+MOST_VIEWS, MOST_KERNELS, MOST_COLUMNS = 10, 15, 8
 MOST_LETTERS, MOST_IN_LINE = 10_000, 100  # of a model as a program, and of a line of it
 PACKAGES = ("manykernels", "numpy", "scipy", "scikit-learn", "pandas", "numba")
 
@@ -132,35 +131,6 @@ def class_bars(y: np.ndarray) -> Bars:
     return bars_of(counts, MOST_CLASSES, [f"{count:,} ({100 * count / len(y):.0f} %)" for count in counts])
 
 
-@dataclass(frozen=True)
-class LabelRows:
-    """The scores of the labels as text, the least predictable first."""
-
-    names: list[str]  # of the columns
-    rows: list[list[str]]
-    n_more: int  # labels that are not shown
-
-
-def label_rows(table: pd.DataFrame) -> LabelRows:
-    """Return the scores of each label beside the accuracy of its more frequent value, by increasing area."""
-    table = table.drop(index="mean")
-    constant = np.maximum(table["share"], 1.0 - table["share"])
-    shown = pd.DataFrame(
-        {"samples": table["n_samples"], "share of ones": table["share"], "accuracy": table["accuracy"]}
-    )
-    shown = shown.assign(
-        **{"accuracy of the more frequent value": constant, "area under the ROC curve": table["roc_auc"]}
-    )
-    if "log_loss" in table:
-        shown["log loss"] = table["log_loss"]
-    shown, most_rows = shown.sort_values("area under the ROC curve", kind="stable"), 100  # of the table
-    rows = [
-        [cut_text(str(name), LONGEST), f"{own.iloc[0]:,.0f}", *map(number, own.iloc[1:])]
-        for name, own in shown.iterrows()
-    ]
-    return LabelRows(["label", *shown.columns], rows[:most_rows], max(len(rows) - most_rows, 0))
-
-
 def label_bars(y: np.ndarray, names: Sequence[Any]) -> Bars:
     """Return how many samples have each label, the most frequent first."""
     counts, shares = np.nansum(y, axis=0).astype(int), np.nanmean(y, axis=0)
@@ -172,31 +142,6 @@ def label_bars(y: np.ndarray, names: Sequence[Any]) -> Bars:
 def numbers_of(y: np.ndarray, task: str) -> np.ndarray:
     """Return the numbers of the target, of survival the times."""
     return np.asarray(y["time"] if task == SURVIVAL else y, dtype=float).ravel()
-
-
-@dataclass(frozen=True)
-class Confusion:
-    """Counts of true (rows) and predicted (columns) classes, and their shares of the rows in percent."""
-
-    labels: list[str]
-    counts: list[list[int]]
-    shares: list[list[int]]
-    n_left_out: int  # classes that are not shown
-
-
-def confusion(truth: np.ndarray, predicted: np.ndarray) -> Confusion:
-    """Return the confusion matrix of the most confused classes, or of all few classes."""
-    labels = np.unique(np.concatenate([truth, predicted]))
-    codes = {label: code for code, label in enumerate(labels.tolist())}
-    counts = np.zeros((len(labels), len(labels)), dtype=int)
-    pairs = ([codes[label] for label in truth.tolist()], [codes[label] for label in predicted.tolist()])
-    np.add.at(counts, pairs, 1)
-    wrong = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
-    shown = np.sort(np.argsort(-wrong, kind="stable")[:MOST_CLASSES])
-    part = counts[np.ix_(shown, shown)]
-    shares = 100 * part / np.maximum(counts[shown].sum(axis=1, keepdims=True), 1)
-    names = [str(label) for label in labels[shown]]
-    return Confusion(names, part.tolist(), shares.round().astype(int).tolist(), len(labels) - len(shown))
 
 
 def target_facts(y: np.ndarray, task: str) -> list[tuple[str, str]]:
@@ -563,14 +508,6 @@ def _compiled_template() -> Any:
     return environment.from_string(source)
 
 
-def _labels_of(model: BaseEstimator, y: Any) -> Array:
-    """Return labels as 0, 1 and NaN, (N, T)."""
-    labels, n_labels = label_matrix(y), len(last_step(model).classes_)
-    if labels is None or labels.shape[1] != n_labels:
-        raise InvalidInputError(f"y must have a column for each of {n_labels} labels, got shape {np.shape(y)}.")
-    return labels
-
-
 def _check_data(model: BaseEstimator, X: Any, y: ArrayLike, what: str) -> tuple[Any, Array, str]:
     """Return rows, targets as an array, and the name of the target."""
     kernels = None if isinstance(model, Pipeline) and len(model) > 1 else getattr(last_step(model), "kernels", None)
@@ -580,7 +517,7 @@ def _check_data(model: BaseEstimator, X: Any, y: ArrayLike, what: str) -> tuple[
         X = X.tocsr()
     elif not hasattr(X, "iloc") and not isinstance(X, (Views, Pairs)):
         X = np.asarray(X)
-    values = _labels_of(model, y) if has_labels(model) else np.asarray(y)
+    values = labels_of(model, y) if has_labels(model) else np.asarray(y)
     values = check_survival(y) if task_of(model) == SURVIVAL else values
     n_rows = X.shape[0] if issparse(X) else len(X)
     if n_rows != len(values):

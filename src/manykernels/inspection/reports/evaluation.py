@@ -133,13 +133,7 @@ def evaluate(
     rows = SplitRows(X, y, _splits(task, y, cv, groups, seed), groups)
     truth = y if unseen is None else unseen[1]
     shuffled = Shuffled.create(model, task, seed)
-    if way == FOLDS:
-        guesses = _refit(model, rows, shuffled)
-    else:
-        asked = X if unseen is None else unseen[0]
-        guesses = Guesses(np.asarray(model.predict(asked)), _ranks(model, asked))
-        if unseen is not None:
-            shuffled.add_parts(model, *unseen)
+    guesses = _refit(model, rows, shuffled) if way == FOLDS else _predict(model, X, unseen, shuffled)
     n_folds = len(rows.splits) if test is None and cv is not None else 0
     if task == SURVIVAL:
         truth = apart_by_folds(truth, rows.splits) if n_folds else truth
@@ -315,6 +309,14 @@ def _refit(model: BaseEstimator, rows: SplitRows, shuffled: Shuffled) -> Guesses
     # Widths that are learned differ from refit to refit, and their names with them.
     comparable = not isinstance(last_step(model), (GaussianMKL, NonlinearMKL))
     return Guesses(np.concatenate(predicted)[order], all_ranks, again if comparable else None, unfinished)
+
+
+def _predict(model: BaseEstimator, X: TableLike, unseen: tuple[Any, Array] | None, shuffled: Shuffled) -> Guesses:
+    """Return predictions of unseen rows, or of the training rows."""
+    asked = X if unseen is None else unseen[0]
+    if unseen is not None:
+        shuffled.add_parts(model, *unseen)
+    return Guesses(np.asarray(model.predict(asked)), _ranks(model, asked))
 
 
 def _ranks(model: BaseEstimator, X: TableLike) -> Array | None:
