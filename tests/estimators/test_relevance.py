@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from manykernels import KernelBank, MKLClassifierCV, MKLRegressor, MKLRegressorCV
+from manykernels import InvalidInputError, KernelBank, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from manykernels.estimators.selection.relevance import MOST_ROWS, column_factors, learns_relevance, with_relevance
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.inspection import export_model, load_model, save_model
-from manykernels.kernels import Joint
+from manykernels.kernels import ArdOverlap, Gaussian, Joint
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.grids import BY_RELEVANCE, DEFAULT_SPECS, Relevant, project_entry
+from manykernels.kernels.bank.grids import BY_RELEVANCE, DEFAULT_SPECS, OF_CODES, Relevant, RelevantCodes, project_entry
+from manykernels.kernels.specs.categorical import indicators_of
 from manykernels.objective.losses import Logistic, Squared
 
 N = 150
@@ -36,7 +37,7 @@ BANK = KernelBank([Joint(DEFAULT_SPECS), Relevant()], standardize=True)
 
 def test_columns_that_matter_only_together_are_relevant():
     X, y = interaction()
-    factors = column_factors(X, (y - y.mean())[:, None])
+    factors = column_factors(X, (y - y.mean())[:, None], np.arange(X.shape[1]))
     assert set(np.argsort(-factors)[:2].tolist()) == {0, 1}
     assert factors[2:].max() < 0.5 * factors[:2].min()
 
@@ -140,3 +141,71 @@ def test_noise_is_measured_without_widths_learned_from_the_target(seed):
     assert len(learned) == 3
     assert [marks[name] for name in learned] == [marks[name.replace(BY_RELEVANCE, "")] for name in learned]
     assert not any(marks[name] for name in learned)
+
+
+# --- codes ---
+
+
+def codes(n=N, seed=0, columns=12):
+    """Return columns of codes 1 to 4 in no order, of which three matter, and labels."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(1, 5, size=(n, columns)).astype(float)
+    score = np.isin(X[:, 0], (1, 4)) * 2.0 + np.isin(X[:, 1], (2, 3)) + (X[:, 2] == 3)
+    return X, np.where(score > 1.5, "site", "none")
+
+
+OF_ONE_CODE = KernelBank([Joint(DEFAULT_SPECS), RelevantCodes()], standardize=True)
+
+
+def test_kernels_of_codes_are_gaussians_of_indicators():
+    X, _ = codes(30, columns=3)
+    new, _ = codes(20, seed=1, columns=3)
+    new[0, 0] = 9.0  # a code that no row has
+    widths = (0.5, 1.0, 3.0)
+    indicators, owners = indicators_of(X)
+    units = np.asarray(widths)[owners] * np.sqrt(2.0)
+    np.testing.assert_allclose(ArdOverlap(widths)(X), Gaussian(1.0)(indicators / units), rtol=1e-12)
+    by_hand = np.exp(
+        [[-sum((a != b) / (2 * w**2) for a, b, w in zip(x, z, widths, strict=True)) for z in X] for x in new]
+    )
+    np.testing.assert_allclose(ArdOverlap(widths)(new, X), by_hand, rtol=1e-12)
+
+
+@pytest.mark.parametrize("widths", [(), (1.0, 0.0), (1.0, -2.0), "abc"])
+def test_unusable_widths_of_codes_are_rejected(widths):
+    with pytest.raises(InvalidInputError, match="width"):
+        ArdOverlap(widths)
+
+
+def test_a_search_finds_the_codes_that_matter():
+    X, y = codes(200)
+    new, wanted = codes(600, seed=1)
+    model = MKLClassifierCV(cv=3).fit(X, y)
+    assert BY_RELEVANCE + OF_CODES in model.cv_frame()["kernels"][model.best_index_]
+    assert model.score(new, wanted) > 0.95
+    assert set(np.argsort(-model.feature_importances_)[:3].tolist()) == {0, 1, 2}
+
+
+def test_only_codes_of_several_levels_have_kernels_of_codes():
+    numbers, y = interaction(80)
+    several, _ = codes(80)
+    labels = several[:, 0] > 2
+    for X, target, wanted in ((numbers, y > 0, False), (several > 2, labels, False), (several, labels, True)):
+        model = MKLClassifierCV(cv=3).fit(X.astype(float), target)
+        assert any(OF_CODES in name for name in model.kernel_names_) == wanted
+
+
+@pytest.mark.parametrize("ending", [".py", ".onnx"])
+@pytest.mark.parametrize("count", [None, 60])
+def test_models_of_codes_are_saved_and_exported(ending, count, tmp_path):
+    X, y = codes(120, columns=4)
+    target = np.where(y == "site", 1.0, -1.0)
+    (entry,) = with_relevance(OF_ONE_CODE, samples_of(X, target), Squared()).kernels[1:]
+    bank = OF_ONE_CODE.replace(kernels=[entry if count is None else project_entry(entry, count)])
+    representation = "gram" if count is None else "factored"
+    model = MKLRegressor(bank, alpha=1e-3, resources={"representation": representation}).fit(X, target)
+    save_model(model, tmp_path / "model.mkl")
+    np.testing.assert_allclose(load_model(tmp_path / "model.mkl").predict(X), model.predict(X))
+    if ending == ".onnx":
+        pytest.importorskip("onnx")
+    assert export_model(model, tmp_path / f"model{ending}").max_error < 1e-6 * np.ptp(target)

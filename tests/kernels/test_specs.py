@@ -21,6 +21,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import (
     KERNELS,
     ArdGaussian,
+    ArdOverlap,
     Binned,
     ChiSquared,
     ColumnPower,
@@ -73,6 +74,7 @@ EXAMPLES: dict[str, list[KernelSpec]] = {
     "pairwise": [Pairwise("rbf", {"gamma": 0.3}), Pairwise("poly", {"degree": 2, "coef0": 1.0}), Pairwise("linear")],
     "callable": [FromCallable(minimum, "minimum")],
     "overlap": [Overlap()],
+    "ard_overlap": [ArdOverlap((0.5, 1.0, 7.0))],
     "ordinal": [Ordinal()],
     "binned": [
         Binned(Laplacian(0.3), edges=(0.5, 1.0, 2.0), shares=(0.1, 0.3, 0.4, 0.2)),

@@ -19,7 +19,7 @@ from manykernels.kernels.specs.base import (
     register_kernel,
     spec_from_dict,
 )
-from manykernels.kernels.specs.categorical import Binned, Missing, Ordinal, Overlap
+from manykernels.kernels.specs.categorical import ArdOverlap, Binned, Missing, Ordinal, Overlap
 from manykernels.kernels.specs.distances import MedianWidth, width_grid
 from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto, WeightedPolynomial
 from manykernels.kernels.specs.interaction import ColumnPower, Interaction
@@ -40,11 +40,11 @@ from manykernels.kernels.specs.radial import (
 from manykernels.kernels.tables.views import ViewImputer, Views
 
 __all__ = [
-    "KERNELS", "ArdGaussian", "BankEntry", "Binned", "ChiSquared", "ColumnPower", "Cosine", "DefaultKernels",
-    "Dirichlet", "Fingerprint", "FittedBank", "FromCallable", "Gaussian", "GraphFeatures", "Group", "Interaction",
-    "Interactions", "Joint", "KernelBank", "KernelOfFeatures", "KernelSpec", "KernelStack", "Kmers", "Landmarks",
-    "Laplacian", "Linear", "Matern", "MedianWidth", "Missing", "Ngrams", "ObjectKernel", "OnColumns", "OnLandmarks",
-    "Ordinal", "Overlap", "PairKernels", "Pairs", "Pairwise", "PerFeature", "PerGroup", "PerView", "Periodic",
-    "Polynomial", "PrecomputedBank", "PreparedRows", "Product", "Scaled", "Shaped", "Spare", "Sum", "Tanimoto",
-    "ViewImputer", "Views", "WeightedPolynomial", "register_kernel", "spec_from_dict", "width_grid",
+    "KERNELS", "ArdGaussian", "ArdOverlap", "BankEntry", "Binned", "ChiSquared", "ColumnPower", "Cosine",
+    "DefaultKernels", "Dirichlet", "Fingerprint", "FittedBank", "FromCallable", "Gaussian", "GraphFeatures", "Group",
+    "Interaction", "Interactions", "Joint", "KernelBank", "KernelOfFeatures", "KernelSpec", "KernelStack", "Kmers",
+    "Landmarks", "Laplacian", "Linear", "Matern", "MedianWidth", "Missing", "Ngrams", "ObjectKernel", "OnColumns",
+    "OnLandmarks", "Ordinal", "Overlap", "PairKernels", "Pairs", "Pairwise", "PerFeature", "PerGroup", "PerView",
+    "Periodic", "Polynomial", "PrecomputedBank", "PreparedRows", "Product", "Scaled", "Shaped", "Spare", "Sum",
+    "Tanimoto", "ViewImputer", "Views", "WeightedPolynomial", "register_kernel", "spec_from_dict", "width_grid",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import FEW_COEFFICIENTS
 from manykernels.grams.training import total_rank
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.grids import BY_RELEVANCE
+from manykernels.kernels.bank.grids import BY_RELEVANCE, OF_CODES
 from manykernels.objective.regularizers import (
     BlockL1,
     ElasticNet,
@@ -463,9 +463,11 @@ def averages_of(bank: FittedBank, own: Array, spare: Sequence[Sequence[str]] = (
         if 1 < len(kinds) <= MOST_KINDS:
             for kernels in kinds:
                 add(parts[int(np.argmax(kernels))], kernels, SPECIAL)
-    relevant = np.array([BY_RELEVANCE in name for name in bank.names])
+    codes = np.array([BY_RELEVANCE + OF_CODES in name for name in bank.names])
+    relevant = np.array([BY_RELEVANCE in name for name in bank.names]) & ~codes
     add("kernels by relevance", relevant, SPECIAL)
-    for m in np.flatnonzero(relevant):
+    add("kernels by relevance of codes", codes, SPECIAL)
+    for m in np.flatnonzero(relevant | codes):
         add(bank.names[m], np.arange(len(own)) == m, SPECIAL)
     return list(found.values())
 
@@ -474,7 +476,8 @@ def plain_kernels(names: Sequence[str]) -> tuple[list[int], Array]:
     """Return the number of the plain counterpart of every kernel among the plain kernels, and 1 for plain kernels."""
     plain = [name for name in names if BY_RELEVANCE not in name]
     number = {name: k for k, name in enumerate(plain)}
-    return [number[name.replace(BY_RELEVANCE, "")] for name in names], np.array([float(n in number) for n in names])
+    as_plain = [name.replace(BY_RELEVANCE + OF_CODES, "").replace(BY_RELEVANCE, "") for name in names]
+    return [number[name] for name in as_plain], np.array([float(n in number) for n in names])
 
 
 def _named_parts(names: Sequence[str], *, views: bool) -> list[list[str]]:

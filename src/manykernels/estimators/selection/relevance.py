@@ -19,7 +19,8 @@ from scipy.linalg import eigh
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.kernels import Joint, KernelBank, Linear
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.grids import Relevant
+from manykernels.kernels.bank.grids import Relevant, RelevantCodes
+from manykernels.kernels.specs.categorical import indicators_of
 from manykernels.kernels.specs.distances import median_distance, row_norms, squared_distances
 from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import Array
@@ -59,39 +60,48 @@ def _widths(bank: KernelBank, entry: Relevant, samples: Samples) -> tuple[float,
     scale, size = y.std(axis=0), np.abs(y).max(axis=0)
     varies = scale > ROUNDED * size
     targets = (y[:, varies] - y[:, varies].mean(axis=0)) / scale[varies]
-    factors = np.ones(points.shape[1])
+    factors, rounds, points = np.ones(points.shape[1]), ROUNDS, np.asarray(points, dtype=np.float64)
+    owners = np.arange(points.shape[1])
+    if isinstance(entry, RelevantCodes):  # the squared distance of different indicators of a column is two
+        (points, owners), rounds = indicators_of(points), 1
+        points *= np.sqrt(0.5)
     if varies.any():
-        factors = column_factors(np.asarray(points, dtype=np.float64), targets)
-    return tuple((median_distance(points * factors) / factors).tolist())
+        factors = column_factors(points, targets, owners, rounds)
+    return tuple((median_distance(points * factors[owners]) / factors).tolist())
 
 
-def column_factors(points: Array, targets: Array) -> Array:
+def column_factors(points: Array, targets: Array, owners: Array, rounds: int = ROUNDS) -> Array:
     """Return a factor for every column, at most one, by its relevance for centered targets.
 
     Parameters
     ----------
     points : ndarray of shape (n, d)
     targets : ndarray of shape (n, K)
+    owners : ndarray of shape (d,), int
+        The column of every coordinate of the points: its own, or the one whose levels they indicate.
+    rounds : int
+        Number of regressions, each with the factors of the one before.
 
     Returns
     -------
-    ndarray of shape (d,)
+    ndarray of shape (owners.max() + 1,)
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 3))
-    >>> factors = column_factors(X, np.sin(X[:, :1]))
+    >>> factors = column_factors(X, np.sin(X[:, :1]), np.arange(3))
     >>> int(factors.argmax()), bool(factors[1:].max() < 0.5)
     (0, True)
     """
-    factors = np.ones(points.shape[1])
-    for _ in range(ROUNDS):
-        scaled = points * factors
+    factors = np.ones(int(owners.max()) + 1)
+    for _ in range(rounds):
+        scaled = points * factors[owners]
         width = median_distance(scaled)
         norms = row_norms(scaled)
         kernel = np.exp(squared_distances(scaled, scaled, norms, norms) / (-2.0 * width**2))
-        relevance = _mean_squared_slopes(kernel, scaled, _ridge(kernel, targets)) * np.square(factors / width**2)
+        slopes = _mean_squared_slopes(kernel, scaled, _ridge(kernel, targets))
+        relevance = np.bincount(owners, slopes) * np.square(factors / width**2)
         if not (np.isfinite(relevance).all() and relevance.any()):
             break
         factors = np.maximum(np.sqrt(relevance / relevance.max()), LEAST)

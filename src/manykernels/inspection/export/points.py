@@ -137,6 +137,10 @@ def expression(spec: Any, name: str, n_columns: int) -> dict[str, Any]:
             return {"kernel": "matern", "nu": spec.nu, "units": [1.0 / spec.width] * n_columns}
         case "periodic":
             return {"kernel": "periodic", "period": spec.period, "width": spec.width}
+        case "ard_overlap":  # of codes that differ in column j a factor exp(-1 / (2 w_j^2)), else one
+            apart = np.exp(-0.5 / np.square(spec.widths)).tolist()
+            parts = [_either(factor) | {"columns": [j]} for j, factor in enumerate(apart)]
+            return {"kernel": "product", "parts": parts}
         case "overlap" | "ordinal":
             return {"kernel": spec.kind}
         case "sum" | "product":
@@ -150,6 +154,13 @@ def expression(spec: Any, name: str, n_columns: int) -> dict[str, Any]:
         f"Kernel {name!r} of several columns cannot be exported: of those, {EXPORTED}, their "
         "sums and products, and landmarks of them can, to .onnx and .py. save_model keeps every kernel."
     )
+
+
+def _either(factor: float) -> dict[str, Any]:
+    """Return the kernel of a column with the value 1 for equal codes, else a factor."""
+    constant = {"kernel": "polynomial", "degree": 1, "scale": 0.0, "offset": factor}
+    equal = {"kernel": "sum", "factor": 1.0 - factor, "parts": [{"kernel": "overlap"}]}
+    return {"kernel": "sum", "parts": [constant, equal]}
 
 
 def _has_text(encoding: Any) -> bool:

@@ -21,7 +21,7 @@ from manykernels.kernels.bank.patterns import (
     read_specs,
 )
 from manykernels.kernels.specs.base import KernelSpec
-from manykernels.kernels.specs.categorical import Binned, Ordinal, Overlap
+from manykernels.kernels.specs.categorical import ArdOverlap, Binned, Ordinal, Overlap
 from manykernels.kernels.specs.distances import MedianWidth
 from manykernels.kernels.specs.inner import Linear, Polynomial
 from manykernels.kernels.specs.interaction import Interaction
@@ -33,7 +33,7 @@ from manykernels.validation.arrays import Array, check_count
 
 DEFAULT_SPECS: tuple[KernelSpec, ...] = (*(Gaussian(MedianWidth(factor)) for factor in (0.5, 1.0, 2.0)), Linear())
 NARROW_SPECS: tuple[KernelSpec, ...] = tuple(Gaussian(MedianWidth(factor)) for factor in (0.25, 0.125))
-RELEVANT_FACTORS, BY_RELEVANCE = (0.5, 1.0, 2.0), ", by relevance"
+RELEVANT_FACTORS, BY_RELEVANCE, OF_CODES = (0.5, 1.0, 2.0), ", by relevance", " of codes"
 
 
 def simplemkl_specs() -> tuple[KernelSpec, ...]:
@@ -126,6 +126,8 @@ class Relevant(BankEntry):
     widths: tuple[float, ...] | None = None
     count: int | None = None
     reads_categories: ClassVar[bool] = False
+    relevance: ClassVar[str] = BY_RELEVANCE
+    kernel: ClassVar[Any] = ArdGaussian
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", freeze_columns(self.columns))
@@ -135,12 +137,23 @@ class Relevant(BankEntry):
         positions, found = table.positions(self.columns), []
         widths = np.full(len(positions), np.sqrt(2.0 * len(positions))) if self.widths is None else self.widths
         for factor in RELEVANT_FACTORS:
-            spec: KernelSpec = ArdGaussian(tuple((factor * np.asarray(widths)).tolist()))
+            spec: Any = self.kernel(tuple((factor * np.asarray(widths)).tolist()))
             label = Gaussian(MedianWidth(factor)).label
             if self.count is not None:
                 spec, label = Landmarks(spec, self.count), f"{label} on {self.count} landmarks"
-            found.append((f"{self.name}{BY_RELEVANCE}: {label}", spec, positions))
+            found.append((f"{self.name}{self.relevance}: {label}", spec, positions))
         return found
+
+
+@dataclass(frozen=True)
+class RelevantCodes(Relevant):
+    """The same for columns of few levels, whose codes are equal or not, whatever their order.
+
+    Parameters follow :class:`Relevant`.
+    """
+
+    relevance: ClassVar[str] = BY_RELEVANCE + OF_CODES
+    kernel: ClassVar[type[KernelSpec]] = ArdOverlap
 
 
 def project_entry(entry: BankEntry, count: int) -> BankEntry:
@@ -186,7 +199,22 @@ def add_narrow_kernels(entries: Sequence[BankEntry], table: Table) -> list[BankE
     default = [entry for entry in entries if isinstance(entry, Joint) and entry.specs == DEFAULT_SPECS]
     specs = tuple(spec for spec in NARROW_SPECS if not any(f"{entry.name}: {spec.label}" in names for entry in default))
     narrow = [Spare(specs, entry.columns, entry.name) for entry in default if specs]
-    return [*entries, *narrow, *(Relevant(entry.columns, entry.name) for entry in default if not table.view_positions)]
+    learned: list[BankEntry] = []
+    for entry in () if table.view_positions else default:
+        learned.append(Relevant(entry.columns, entry.name))
+        if _holds_codes(table.codes(table.positions(entry.columns))):
+            learned.append(RelevantCodes(entry.columns, entry.name))
+    return [*entries, *narrow, *learned]
+
+
+def _holds_codes(values: Array) -> bool:
+    """Return True if no column has many levels, and some column has more than two."""
+    most_levels = 10  # of a code, 3 to 20 tried; two levels are as far apart as codes as they are as numbers
+    few = [len(np.unique(values[:100, j])) for j in range(values.shape[1])]  # which tell most columns of numbers
+    if max(few) > most_levels:
+        return False
+    counts = [len(np.unique(values[:, j])) for j in range(values.shape[1])]
+    return 2 < max(counts) <= most_levels
 
 
 def unusable_columns(table: Table) -> list[ColumnIssue]:

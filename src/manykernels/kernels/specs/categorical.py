@@ -1,4 +1,4 @@
-"""Kernels of categories and bins: Overlap (equal or not), Ordinal (how far apart in an order), Missing (known or not).
+"""Kernels of categories and bins: Overlap, ArdOverlap (equal or not), Ordinal (how far apart), Missing (known or not).
 
 `Binned` is a kernel of a single column as the bins of equal counts show it: on ranks, and of mean zero if centered.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import ANY_COLUMN, NUMBERS_OR_RANKS, KernelSpec, as_pair, as_points, register_kernel
 from manykernels.kernels.specs.distances import MedianDistances
-from manykernels.validation.arrays import Array, check_count
+from manykernels.validation.arrays import Array, check_count, check_positive
 from manykernels.validation.parameters import check_flag
 
 # The code of a category that training rows do not have, and of what is missing: no data reach it, and it equals
@@ -52,6 +52,80 @@ class Overlap(KernelSpec):
     def diag(self, A: Array) -> Array:
         """Return the share of columns with a known category, (n,)."""
         return _share_known(as_points(A))
+
+
+@register_kernel
+@dataclass(frozen=True)
+class ArdOverlap(KernelSpec):
+    """Gaussian kernel of codes with a width per column, ``k(x, z) = exp(-sum_j [x_j != z_j] / (2 widths_j^2))``.
+
+    Reads columns of any kind, as :class:`Overlap` does, and multiplies over columns: rows that agree in the columns of
+    small widths are alike.
+
+    Parameters
+    ----------
+    widths : sequence of float
+        One positive width per column of the selection, in the order.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import ArdOverlap
+    >>> ArdOverlap((1.0, 10.0))([[1.0, 2.0]], [[1.0, 3.0], [4.0, 2.0]]).round(4)
+    array([[0.995 , 0.6065]])
+
+    Notes
+    -----
+    The Gaussian kernel of one-hot columns, which all indicators of a column share one width of.
+    """
+
+    kind: ClassVar[str] = "ard_overlap"
+    kinds: ClassVar[frozenset[str]] = ANY_COLUMN
+    unit_diagonal: ClassVar[bool] = True
+    widths: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.widths) != 1 or len(self.widths) == 0:
+            raise InvalidInputError(f"widths must be a non-empty sequence of numbers, got {self.widths!r}.")
+        checked = tuple(check_positive(width, "every width") for width in self.widths)
+        object.__setattr__(self, "widths", checked)
+
+    def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
+        """Raise if the number of columns is not the number of widths."""
+        if n_columns != len(self.widths):
+            raise InvalidInputError(
+                f"{name}: {len(self.widths)} widths for {n_columns} column(s); give one width per column."
+            )
+
+    def __call__(self, A: Array, B: Array | None = None) -> Array:
+        first, second = as_pair(A, B)
+        known, owners = indicators_of(second)
+        own = known if B is None else indicators_of(first, second)[0]
+        halves = 0.5 / np.square(self.widths)
+        agreement = (own * halves[owners]) @ known.T
+        if B is None:
+            agreement = 0.5 * (agreement + agreement.T)
+        return np.exp(np.minimum(agreement - halves.sum(), 0.0))
+
+
+def indicators_of(points: Array, levels_of: Array | None = None) -> tuple[Array, Array]:
+    """Return an indicator for every level of every column, (n, r) float64, and the column of each, (r,).
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+    levels_of : ndarray of shape (m, d), optional
+        The rows whose levels count; the points themselves if None.
+
+    Examples
+    --------
+    >>> indicators_of(np.array([[1.0, 5.0], [2.0, 5.0]]))
+    (array([[1., 0., 1.],
+           [0., 1., 1.]]), array([0, 0, 1]))
+    """
+    levels = [np.unique(column) for column in (points if levels_of is None else levels_of).T]
+    parts = [column[:, None] == own for column, own in zip(points.T, levels, strict=True)]
+    owners = np.repeat(np.arange(len(levels)), [len(own) for own in levels])
+    return np.hstack(parts).astype(np.float64), owners
 
 
 @register_kernel
