@@ -11,6 +11,7 @@ import pytest
 from scipy.spatial.distance import pdist
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.training import size_bank
 from manykernels.kernels import (
     ArdGaussian,
     Gaussian,
@@ -23,8 +24,10 @@ from manykernels.kernels import (
     PerFeature,
     PerView,
     Polynomial,
+    Views,
     width_grid,
 )
+from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.specs.distances import median_distance
 
 
@@ -240,3 +243,26 @@ def test_bad_files_are_explained(tmp_path: Path) -> None:
 def test_bad_patterns_are_explained(build: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         build()
+
+
+def test_named_views_have_the_kernels_of_views() -> None:
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 4)), columns=list("abcd"))
+    named = KernelBank.from_views({"left": ["a", "b"], "right": ["c", "d"], "one": ["a"]}).fit(X)
+    views = Views({"left": X[["a", "b"]], "right": X[["c", "d"]]})
+    of_views = KernelBank.from_views().fit(views)
+    assert named.names[:8] == of_views.names
+    np.testing.assert_allclose(named.diag(named.prepare(X))[:8], of_views.diag(of_views.prepare(views)))
+    assert [name for name in named.names if name.startswith("one: ")] == [
+        f"one: {label}"
+        for label in ("gaussian(width=0.5*median)", "gaussian(width=median)", "gaussian(width=2*median)")
+    ] + ["one: linear()"]
+
+
+def test_named_views_of_many_rows_are_on_landmarks() -> None:
+    X = np.random.default_rng(0).normal(size=(6000, 5))
+    bank = size_bank(KernelBank.from_views({"left": [0, 1], "right": [2, 3], "one": [4]}), X)
+    names = bank.expand(Table.wrap(X))
+    assert {name for name, _, columns in names if len(columns) > 1 and "gaussian" in name} == {
+        name for name, _, _ in names if "landmarks" in name
+    }
+    assert not any("landmarks" in name for name, _, _ in names if name.startswith("one: "))

@@ -426,7 +426,7 @@ def object_sizes(kernels: Sequence[NamedKernel], table: Table) -> tuple[float, i
     Examples
     --------
     >>> from manykernels.kernels import Kmers
-    >>> table = Table.of(pd.DataFrame({"dna": ["ACGTACGT"] * 100}))
+    >>> table = Table.wrap(pd.DataFrame({"dna": ["ACGTACGT"] * 100}))
     >>> object_sizes([("2-mers", Kmers(2), (0,))], table)
     (800.0, 3200)
     """
@@ -459,7 +459,7 @@ def total_rank(table: Table) -> int:
 
     Examples
     --------
-    >>> total_rank(Table.of([[0.0, 0.1], [1.0, 0.2], [0.0, 0.3]]))
+    >>> total_rank(Table.wrap([[0.0, 0.1], [1.0, 0.2], [0.0, 0.3]]))
     5
     """
     if table.is_sparse:

@@ -28,7 +28,7 @@ from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.kernels import FittedBank, Gaussian, KernelBank, KernelSpec, Laplacian, Matern, ObjectKernel
 from manykernels.kernels.bank.bank import ROBUST, bank_kinds, columns_of_kernels, resolve_specs
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.grids import DefaultKernels, ProjectedDefaults
+from manykernels.kernels.bank.grids import DefaultKernels
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, check_diagonal, training_scales, unit_factors
 from manykernels.kernels.bank.patterns import NamedKernel, distinct_specs
 from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, require_width
@@ -163,9 +163,7 @@ def projected_bank(bank: KernelBank, n_rows: int) -> KernelBank:
     No factor holds the kernels exactly, and a bound on the rest needs all pairs of rows.
     """
     count = default_landmarks(n_rows)
-    entries = [
-        ProjectedDefaults(entry.apart, count) if isinstance(entry, DefaultKernels) else entry for entry in bank.kernels
-    ]
+    entries = [entry.project(count) if isinstance(entry, DefaultKernels) else entry for entry in bank.kernels]
     return bank.replace(kernels=entries)
 
 

@@ -48,7 +48,7 @@ from manykernels.grams.factored.prediction import (
 )
 from manykernels.inspection.model_file.checks import check_parts, check_types
 from manykernels.kernels import FittedBank, KernelSpec, PreparedRows, spec_from_dict
-from manykernels.kernels.bank.grids import Relevant, RelevantCodes
+from manykernels.kernels.bank.grids import DefaultViews, Relevant, RelevantCodes
 from manykernels.kernels.bank.table_kernels import TableKernels, TablePoints
 from manykernels.kernels.pairs.bank import MemberPairs, ProductKernels
 from manykernels.kernels.precomputed.bank import StackKernels, StackSamples
@@ -113,7 +113,8 @@ ESTIMATORS: dict[str, type[Any]] = {
 BANKS = (
     kernels.KernelBank, kernels.PrecomputedBank, kernels.PairKernels, kernels.OnColumns, kernels.PerFeature,
     kernels.PerView, kernels.PerGroup, kernels.Joint,
-    kernels.Spare, kernels.Interactions, kernels.OnLandmarks, kernels.DefaultKernels, Relevant, RelevantCodes,
+    kernels.Spare, kernels.Interactions, kernels.OnLandmarks, kernels.DefaultKernels, DefaultViews, Relevant,
+    RelevantCodes,
     Encoding, *GROUPS.values(),
 )  # fmt: skip
 FITTED = (

@@ -347,9 +347,8 @@ class BankConstructors(ABC):
         columns = _columns_of(views)
         if specs is None and columns is None:
             return cls.auto(**options)
-        return cls._build(
-            [PerView(grids.DEFAULT_SPECS if specs is None else specs, columns)], {"standardize": "robust", **options}
-        )
+        entry = grids.DefaultViews(views=columns) if specs is None else PerView(specs, columns)
+        return cls._build([entry], {"standardize": "robust", **options})
 
     @classmethod
     @explained

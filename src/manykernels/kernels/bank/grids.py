@@ -14,7 +14,9 @@ from manykernels.kernels.bank.patterns import (
     BankEntry,
     Joint,
     NamedKernel,
+    OnColumns,
     PerFeature,
+    PerView,
     Spare,
     freeze_columns,
     named_columns,
@@ -83,6 +85,10 @@ class DefaultKernels(BankEntry):
         """Return the columns of text or unreadable content."""
         return unusable_columns(table)
 
+    def project(self, count: int) -> BankEntry:
+        """Return the entry with Gaussians of several columns on a number of landmarks."""
+        return ProjectedDefaults(self.apart, count)
+
 
 @dataclass(frozen=True)
 class ProjectedDefaults(DefaultKernels):
@@ -101,6 +107,47 @@ class ProjectedDefaults(DefaultKernels):
     def resolve(self, table: Table) -> list[BankEntry]:
         """Return the patterns of :class:`DefaultKernels` with projected Gaussians."""
         return [project_entry(entry, self.count) for entry in super().resolve(table)]
+
+
+@dataclass(frozen=True)
+class DefaultViews(DefaultKernels):
+    """The default kernels of numbers on every view, a named selection of columns of one table.
+
+    Parameters
+    ----------
+    apart : tuple, default=()
+        As in :class:`DefaultKernels`.
+    views : mapping of str to column selection, or sequence of such pairs
+        For instance ``{"clinical": ["age", "bmi"], "genes": slice(2, None)}``.
+    count : int, optional
+        Number of landmarks where the kernels are projected.
+    """
+
+    views: Any = ()
+    count: int | None = None
+    reads_categories: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "views", PerView(DEFAULT_SPECS, self.views).views)
+
+    def resolve(self, table: Table) -> list[BankEntry]:
+        """Return a pattern for every view of several columns, and the kernels of views of one column."""
+        found: list[BankEntry] = []
+        for name, columns in self.views:
+            own = named_columns(table, table.positions(columns))
+            if len(own) > 1:
+                found.append(Joint(DEFAULT_SPECS, own, name))
+            else:  # which factors hold exactly
+                found += [OnColumns(f"{name}: {spec.label}", spec, own) for spec in DEFAULT_SPECS]
+        return found if self.count is None else [project_entry(entry, self.count) for entry in found]
+
+    def issues(self, table: Table) -> list[ColumnIssue]:
+        """Return nothing: views name their columns."""
+        return []
+
+    def project(self, count: int) -> BankEntry:
+        """Return the entry on a number of landmarks."""
+        return replace(self, count=count)
 
 
 @dataclass(frozen=True)
@@ -200,7 +247,7 @@ def add_narrow_kernels(entries: Sequence[BankEntry], table: Table) -> list[BankE
     specs = tuple(spec for spec in NARROW_SPECS if not any(f"{entry.name}: {spec.label}" in names for entry in default))
     narrow = [Spare(specs, entry.columns, entry.name) for entry in default if specs]
     learned: list[BankEntry] = []
-    for entry in () if table.view_positions else default:
+    for entry in () if table.view_positions or len(default) > 1 else default:  # not of views
         learned.append(Relevant(entry.columns, entry.name))
         if _holds_codes(table.codes(table.positions(entry.columns))):
             learned.append(RelevantCodes(entry.columns, entry.name))
