@@ -105,7 +105,7 @@ def drawn(seed: int) -> tuple[Any, KernelBank, Any, Any, Any]:
 
 def planned_for(bank: KernelBank, X: Any, representation: str) -> Any:
     """Return the plan of a fit, as the estimator makes it."""
-    return plan_for(bank, X, representation=representation, memory_budget=None, n_targets=1)
+    return plan_for(bank, X, representation=representation, memory_budget=None)
 
 
 def mapped() -> int:

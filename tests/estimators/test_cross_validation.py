@@ -17,6 +17,7 @@ from manykernels import Gaussian, KernelBank, KernelStack, MKLClassifier, MKLReg
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.selection.scores import calibrated_loss
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.grams.seconds import ProblemForm
 from manykernels.grams.training import plan_for
 from manykernels.objective.regularizers import BlockL1
 
@@ -307,7 +308,7 @@ def test_folds_are_held_as_the_whole_where_averages_decide(kind: Any, monkeypatc
     bank = KernelBank.auto()
     X = X[:, [1]]
     plans = [
-        plan_for(bank, X, representation="auto", memory_budget="1 GB", n_targets=1, averages=averages)
+        plan_for(bank, X, representation="auto", memory_budget="1 GB", form=ProblemForm(averages=averages))
         for averages in (False, True)
     ]
     assert [plan is not None and plan.kind == "factored" for plan in plans] == [True, False]

@@ -25,7 +25,7 @@ ON_FACTORS: dict[str, Any] = {"representation": "factored"}
 
 
 def opened(bank: KernelBank) -> Any:
-    return open_training(bank, X, memory_budget=None, n_jobs=None, n_targets=1, representation="factored")
+    return open_training(bank, X, memory_budget=None, n_jobs=None, representation="factored")
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -86,9 +86,7 @@ def test_plans_of_searches_count_the_landmark_features_of_every_fold() -> None:
 
 def test_features_of_folds_in_single_precision_say_the_same() -> None:
     exact, rounded = (
-        open_training(
-            JOINT, X, memory_budget=None, n_jobs=None, n_targets=1, representation="factored", rounded=rounded
-        )
+        open_training(JOINT, X, memory_budget=None, n_jobs=None, representation="factored", rounded=rounded)
         for rounded in (False, True)
     )
     kept: Any = rounded.stack.table

@@ -38,7 +38,7 @@ from manykernels.grams.plan import (
     stack_nbytes,
     working_nbytes,
 )
-from manykernels.grams.seconds import bases_seconds, factored_seconds, gram_seconds
+from manykernels.grams.seconds import ProblemForm, bases_seconds, factored_seconds, gram_seconds
 from manykernels.grams.training import plan_for
 
 WORKING = 2**20 + 8 * (4 * 200**2 + 8 * 6000 + 16 * 200) + 8 * 8 * 200**2  # of 6000 kernels on 200 samples
@@ -214,9 +214,11 @@ def test_the_form_follows_predicted_seconds_without_a_step():
 
 
 def test_few_support_vectors_are_worth_more_seconds_than_a_smooth_loss_has_to_lose():
-    plans = [plan_kernels(24, 550, 8, memory_budget="4 GB", kinked=kinked).kind for kinked in (True, False)]
+    plans = [
+        plan_kernels(24, 550, 8, memory_budget="4 GB", form=ProblemForm(kinked=kinked)).kind for kinked in (True, False)
+    ]
     assert plans == ["packed", "factored"]
-    assert plan_kernels(24, 900, 8, memory_budget="4 GB", kinked=True).kind == "factored"
+    assert plan_kernels(24, 900, 8, memory_budget="4 GB", form=ProblemForm(kinked=True)).kind == "factored"
 
 
 def test_columns_of_few_values_make_factors_cheaper():
@@ -248,7 +250,7 @@ def test_pairs_of_landmarks_make_factors_dearer():
 
 
 def test_a_search_with_a_loss_with_a_kink_takes_factors_of_few_coefficients():
-    sizes = {"averages": True, "kinked": True, "memory_budget": "4 GB"}
+    sizes = {"form": ProblemForm(averages=True, kinked=True), "memory_budget": "4 GB"}
     assert plan_kernels(12, 1_546, 1, **sizes).kind == "factored"
     assert plan_kernels(12, 1_546, 1, **sizes, n_landmark=4).kind == "packed"
     assert plan_kernels(12, 1_000, 1, **sizes).kind == "packed"  # of more coefficients than a fortieth of the rows
@@ -256,14 +258,16 @@ def test_a_search_with_a_loss_with_a_kink_takes_factors_of_few_coefficients():
 
 
 def test_averages_that_only_matrices_give_are_worth_seconds():
-    assert [plan_kernels(24, 1_000, 8, averages=each, memory_budget="4 GB").kind for each in (False, True)] == [
+    assert [
+        plan_kernels(24, 1_000, 8, form=ProblemForm(averages=each), memory_budget="4 GB").kind for each in (False, True)
+    ] == [
         "factored",
         "packed",
     ]
-    assert plan_kernels(24, 4_000, 8, averages=True, memory_budget="4 GB").kind == "factored"
+    assert plan_kernels(24, 4_000, 8, form=ProblemForm(averages=True), memory_budget="4 GB").kind == "factored"
     several = {"n_landmark": 4, "memory_budget": "4 GB"}
     assert plan_kernels(244, 1_000, 60, **several).kind == "factored"
-    assert plan_kernels(244, 1_000, 60, averages=True, **several).kind == "packed"
+    assert plan_kernels(244, 1_000, 60, form=ProblemForm(averages=True), **several).kind == "packed"
 
 
 @pytest.mark.parametrize(("n_targets", "squares"), [(1, 4), (3, 6)])
@@ -294,7 +298,7 @@ def test_what_a_fit_of_few_kernels_holds_is_what_its_plan_says_at_least(n_sample
     held = {"representation": "gram" if n_samples < 2_000 else "factored"}
     model = MKLRegressor(bank, alpha="0.1*max", resources=held)
     model.fit(X, y)  # which compiles what it needs
-    plan = plan_for(bank, X, memory_budget=None, n_targets=1, **held)
+    plan = plan_for(bank, X, memory_budget=None, **held)
     peak = peak_of(lambda: model.fit(X, y))
     most = plan.nbytes + plan.working_nbytes
     assert 0.6 * (most - plan.varying_nbytes) < peak < 1.1 * (most - plan.varying_nbytes)
@@ -423,10 +427,11 @@ def test_losses_that_couple_samples_hold_more_matrices():
 
 def test_curvatures_that_couple_samples_take_the_factors_of_all_rows():
     sizes = {"memory_budget": "1 GB", "representation": "factored", "rank": 200}
-    plain, coupled = (plan_kernels(60, 1_500, 20, coupled=each, **sizes) for each in (False, True))
+    forms = ProblemForm(), ProblemForm(coupled=True)
+    plain, coupled = (plan_kernels(60, 1_500, 20, form=form, **sizes) for form in forms)
     assert coupled.least_nbytes - plain.least_nbytes == 8 * 1_500 * 260
     assert coupled.varying_nbytes == plain.varying_nbytes
-    many = [plan_kernels(60, 10**6, 20, coupled=each, **sizes | {"memory_budget": "9 GB"}) for each in (False, True)]
+    many = [plan_kernels(60, 10**6, 20, form=form, **sizes | {"memory_budget": "9 GB"}) for form in forms]
     assert many[1].least_nbytes - many[0].least_nbytes == 8 * COUPLED_ENTRIES
 
 
@@ -448,17 +453,18 @@ def test_a_plan_of_factors_counts_what_a_fit_was_measured_to_hold():
 def test_columns_that_are_read_in_place_are_not_counted(order, dtype, held):
     X = np.zeros((6_000, 3), dtype=dtype, order=order)
     plans = [
-        plan_for(bank, X, representation="factored", memory_budget="1 GB", n_targets=1)
+        plan_for(bank, X, representation="factored", memory_budget="1 GB")
         for bank in (KernelBank.per_feature(widths=[1.0], standardize=True), KernelBank([Linear()], standardize=True))
     ]
     assert [plan.nbytes for plan in plans] == [held * X.size, 8 * X.size]
 
 
 def test_outputs_one_after_the_other_read_matrices_as_often():
-    assert gram_seconds(44, 600, n_targets=10) > 5 * gram_seconds(44, 600)
-    sizes = {"n_kernels": 44, "n_samples": 600, "n_columns": 11, "n_targets": 10, "memory_budget": "4 GB"}
-    assert plan_kernels(**sizes).kind == "factored"
-    assert plan_kernels(**sizes, shared=True).kind == "factored"
-    assert plan_kernels(**sizes | {"n_kernels": 120, "n_columns": 30}, shared=True).kind == "dense"
+    assert gram_seconds(44, 600, ProblemForm(n_targets=10)) > 5 * gram_seconds(44, 600)
+    sizes = {"n_kernels": 44, "n_samples": 600, "n_columns": 11, "memory_budget": "4 GB"}
+    own, shared = ProblemForm(n_targets=10), ProblemForm(n_targets=10, shared=True)
+    assert plan_kernels(**sizes, form=own).kind == "factored"
+    assert plan_kernels(**sizes, form=shared).kind == "factored"
+    assert plan_kernels(**sizes | {"n_kernels": 120, "n_columns": 30}, form=shared).kind == "dense"
     small = sizes | {"n_samples": 200}
-    assert [plan_kernels(**small, shared=shared).kind for shared in (False, True)] == ["packed", "dense"]
+    assert [plan_kernels(**small, form=form).kind for form in (own, shared)] == ["packed", "dense"]

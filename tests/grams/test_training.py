@@ -8,6 +8,7 @@ import pytest
 
 from manykernels import Gaussian, KernelBank, Linear
 from manykernels.grams.repeats import pays, repeats_of
+from manykernels.grams.seconds import ProblemForm
 from manykernels.grams.training import open_training, plan_for, size_bank, total_rank
 from manykernels.kernels import Joint
 from manykernels.kernels.bank.columns import Table
@@ -49,7 +50,7 @@ PLANNED = {
 @pytest.mark.parametrize("name", PLANNED)
 def test_the_plan_tells_the_bytes_that_matrices_then_take(name):
     X, bank, budget, n_targets = PLANNED[name]
-    settings = {"memory_budget": budget, "n_targets": n_targets, "shared": True, "representation": "gram"}
+    settings = {"memory_budget": budget, "form": ProblemForm(n_targets, shared=True), "representation": "gram"}
     plan = plan_for(bank, X, **settings)
     stack = open_training(bank, X, n_jobs=None, **settings).stack
     assert (plan.nbytes, plan.dtype) == (stack.nbytes, str(stack.dtype))

@@ -31,7 +31,7 @@ class MaskedCase:
 
     def stack(self) -> np.ndarray:
         """Return the Gram matrices as the library has them."""
-        training = open_training(BANK, Table.wrap(self.views), memory_budget=None, n_jobs=None, n_targets=1)
+        training = open_training(BANK, Table.wrap(self.views), memory_budget=None, n_jobs=None)
         return np.asarray(training.stack.block(), dtype=np.float64)
 
     def solution(self, tol: float = 1e-8) -> Solution:

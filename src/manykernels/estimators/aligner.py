@@ -244,7 +244,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
         given = None if y is None else np.asarray(y)
         check_lengths(len(rows), len(rows) if given is None or not given.ndim else len(given))
         budget, n_jobs = self._resources.memory_budget, self._resources.n_jobs
-        training = open_training(self.kernels, rows, memory_budget=budget, n_jobs=n_jobs, n_targets=1)
+        training = open_training(self.kernels, rows, memory_budget=budget, n_jobs=n_jobs)
         found = aligned_weights(
             training.stack, given, self.method, target=self.target, center=self.center, tol=self.tol
         )

@@ -17,6 +17,8 @@ from manykernels.grams.seconds import (
     ANEW,
     ENTRY,
     FULL_RANK,
+    SINGLE,
+    ProblemForm,
     Repeats,
     factored_seconds,
     gram_seconds,
@@ -286,11 +288,10 @@ def factored_nbytes(
     n_kernels: int,
     n_samples: int,
     n_columns: int,
-    rank: int | None = None,
-    copied: bool = True,
-    n_linear: int = 0,
-    n_targets: int = 1,
-    coupled: bool = False,
+    form: ProblemForm,
+    rank: int | None,
+    copied: bool,
+    n_linear: int,
 ) -> tuple[int, int]:
     """Return the bytes that a fit on factors holds besides the columns: when few kernels take part, and when many do.
 
@@ -310,8 +311,8 @@ def factored_nbytes(
         held = max(min(held, 8 * hessian), pieces_nbytes(n_samples, curved))
     transforms = min(TRANSFORM_BYTES, TRANSFORM_COLUMN * n_columns)
     later = max(8 * FACTOR_VECTORS * n_samples, transforms + 8 * PASS_VECTORS * n_samples) + 4 * n_samples * n_linear
-    later += 8 * TARGET_VECTORS * n_samples * (n_targets - 1)
-    later += 8 * min(int(n_samples * several * rank), COUPLED_ENTRIES) if coupled else 0
+    later += 8 * TARGET_VECTORS * n_samples * (form.n_targets - 1)
+    later += 8 * min(int(n_samples * several * rank), COUPLED_ENTRIES) if form.coupled else 0
     first = 8 * TABLE_COPIES * n_samples * n_columns if copied else 0
     always = FLOOR_BYTES + 8 * KERNEL_VECTORS * n_kernels
     return always + max(first, later), always + max(first, later + held)
@@ -424,22 +425,17 @@ def plan_kernels(
     *,
     representation: str = "auto",
     memory_budget: int | str | None = None,
-    n_targets: int = 1,
-    shared: bool = False,
+    form: ProblemForm = SINGLE,
     n_landmark: int = 0,
     landmarks: int = 0,
     rank: int | None = None,
     copied: bool = True,
     column_bytes: int | None = None,
     n_linear: int = 0,
-    averages: bool = False,
-    kinked: bool = False,
     features: float = 0.0,
     object_bytes: int = 0,
     refusal: str | None = None,
     repeats: Callable[[], Repeats] = tuple,
-    coupled: bool = False,
-    batched: bool = False,
 ) -> MemoryPlan:
     """Choose between Gram matrices and factors, and say why; see :func:`plan_stack` for the kind of matrices.
 
@@ -455,10 +451,9 @@ def plan_kernels(
         "auto" chooses.
     memory_budget : int, str or None
         As in :func:`plan_stack`.
-    n_targets : int
-        Number of outputs.
-    shared : bool
-        Whether they are fitted together, with shared kernel weights, and not in turn.
+    form : ProblemForm
+        With averages, "auto" takes factors of kernels of single columns alone, and later. Of a single target and a loss
+        with a kink, few coefficients do too.
     n_landmark : int
         Kernels whose factors need landmarks, for example Gaussians of several columns.
     landmarks : int
@@ -471,11 +466,6 @@ def plan_kernels(
         Of the columns as factors read them, none where these are read as given; float64 if None.
     n_linear : int
         Columns of linear kernels alone, usable as factors unchanged.
-    averages : bool
-        Whether averages of all kernels are to be tried as well, which only matrices give: "auto" then takes factors of
-        kernels of single columns alone, and later. Of a single target and a loss with a kink, few coefficients do too.
-    kinked : bool
-        Whether the loss has a kink, so that few samples are support vectors of matrices, and all of factors.
     features : float
         Features of objects, for example k-mers of sequences, of all rows and kernels together.
     object_bytes : int
@@ -484,10 +474,6 @@ def plan_kernels(
         Why factors cannot be had; "auto" then takes matrices.
     repeats : callable
         Returns those of :func:`plan_stack`; asked only where matrices may be taken.
-    coupled : bool
-        Whether the loss couples samples.
-    batched : bool
-        Whether matrices are read once for all targets.
 
     Returns
     -------
@@ -513,16 +499,14 @@ def plan_kernels(
     if representation == FACTORED and refusal is not None:
         raise IncompatibleError(f"representation='factored' is not available: {refusal}. Or use representation='gram'.")
     memory_budget = memory_bytes(memory_budget)
-    n_read = 1 if batched else n_targets
-    sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_read}
-    of_factors = n_columns, landmarks, n_landmark, n_targets, rank, shared, features, kinked
-    spared = _spared(averages, kinked, n_samples, n_columns, rank, n_landmark, several=bool(landmarks or n_targets > 1))
-    factors_s = factored_seconds(n_kernels, n_samples, *of_factors)
+    sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples}
+    spared = _spared(form, n_samples, n_columns, rank, n_landmark, landmarks)
+    factors_s = factored_seconds(n_kernels, n_samples, n_columns, form, landmarks, n_landmark, rank, features)
     # A bank is projected on landmarks in order to be factors, and matrices of these take longer than to be read.
     counted = tuple if landmarks else repeats
     bar = spared + CLEARLY * factors_s
-    seconds = gram_seconds_beyond(bar, **sizes, shared=shared, kinked=kinked, repeats=counted), factors_s
-    sizes |= {"n_targets": n_targets if shared else 1, "coupled": coupled}  # matrices are read for one after the other
+    seconds = gram_seconds_beyond(bar, **sizes, form=form, repeats=counted), factors_s
+    sizes |= {"n_targets": form.n_together, "coupled": form.coupled}  # matrices are read for one after the other
     why = _why_factors(sizes, seconds, spared, representation, memory_budget, repeats)
     if why is None or refusal is not None:
         try:
@@ -532,8 +516,7 @@ def plan_kernels(
             more = able if refusal is None else f"factors, which form none of them, cannot be had: {refusal}"
             raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
     nbytes = (8 * n_samples * n_columns if column_bytes is None else column_bytes) + object_bytes
-    factors = n_kernels, n_samples, n_columns, rank, copied, n_linear, n_targets
-    least, working = factored_nbytes(*factors, coupled=coupled)
+    least, working = factored_nbytes(n_kernels, n_samples, n_columns, form, rank, copied, n_linear)
     if nbytes + working > memory_budget:
         raise MemoryBudgetError(
             f"{n_kernels} kernels on {n_samples} samples of {n_columns} columns take {format_bytes(nbytes + working)} "
@@ -543,26 +526,23 @@ def plan_kernels(
     matrices = 8 * MIXED_SQUARES * n_samples**2 if n_landmark else 0
     matrices = matrices if nbytes + working + matrices <= memory_budget else 0  # which can do without them
     bytes_held = nbytes, working + matrices, memory_budget, f"Factors: {why}.", matrices, working + matrices - least
-    return MemoryPlan("factored", "float64", *bytes_held, n_kernels, n_samples, n_columns, n_targets)
+    return MemoryPlan("factored", "float64", *bytes_held, n_kernels, n_samples, n_columns, form.n_targets)
 
 
 def quick_matrices(
     n_kernels: int,
     n_samples: int,
-    n_targets: int,
-    shared: bool,
+    form: ProblemForm,
     memory_budget: int | str | None,
     repeats: Callable[[], Repeats] = tuple,
-    coupled: bool = False,
-    kinked: bool = False,
 ) -> MemoryPlan | None:
     """Return the plan of fitting matrices and a quick fit, without consideration of factors."""
-    if gram_seconds(n_kernels, n_samples, n_targets, shared, kinked) > least_spared(kinked):
+    if gram_seconds(n_kernels, n_samples, form) > _least_spared(form):
         return None
     sizes: dict[str, Any] = {
-        "n_targets": n_targets if shared else 1,
+        "n_targets": form.n_together,
         "memory_budget": memory_budget,
-        "coupled": coupled,
+        "coupled": form.coupled,
     }
     try:
         plan = plan_stack(n_kernels, n_samples, repeats=repeats(), **sizes)
@@ -571,20 +551,21 @@ def quick_matrices(
     return None if plan.kind == "lazy" else plan
 
 
-def least_spared(kinked: bool) -> float:
+def _least_spared(form: ProblemForm) -> float:
     """Return the minimal predicted saving of factors, in seconds."""
-    return NOTICED_OF_KINKS if kinked else NOTICED
+    return NOTICED_OF_KINKS if form.kinked else NOTICED
 
 
 def _spared(
-    averages: bool, kinked: bool, n_samples: int, n_columns: int, rank: int | None, n_landmark: int, *, several: bool
+    form: ProblemForm, n_samples: int, n_columns: int, rank: int | None, n_landmark: int, landmarks: int
 ) -> float:
     """Return the minimal saving of factors in seconds, also for kinked losses on few coefficients with averages."""
-    if not averages or n_landmark:
-        return np.inf if averages else least_spared(kinked)
+    if not form.averages or n_landmark:
+        return np.inf if form.averages else _least_spared(form)
     coefficients = FULL_RANK * n_columns if rank is None else rank
     few = coefficients <= min(FEW_COEFFICIENTS, n_samples / ROWS_OF_COEFFICIENT)
-    return least_spared(kinked) if kinked and few and not several else AVERAGES
+    single = form.n_targets == 1 and not landmarks
+    return _least_spared(form) if form.kinked and few and single else AVERAGES
 
 
 def _why_factors(

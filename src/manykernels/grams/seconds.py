@@ -1,6 +1,7 @@
 """Predicted seconds of a fit on Gram matrices and on factors, for the choice of representations and rungs."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,14 +32,48 @@ MIXED, MIXED_CUBE, MIXED_OF_KINKS = 1.7e-7, 1.7e-10, 1e-6
 FULL_RANK = 30  # of the factors of a column with many values, about
 
 
-def gram_seconds(
-    n_kernels: int,
-    n_samples: int,
-    n_targets: int = 1,
-    shared: bool = False,
-    kinked: bool = False,
-    repeats: Repeats = (),
-) -> float:
+@dataclass(frozen=True)
+class ProblemForm:
+    """The properties of a problem that decide how its kernels are stored.
+
+    Attributes
+    ----------
+    n_targets : int
+        Number of outputs.
+    shared : bool
+        Whether targets are fitted together, with shared kernel weights, and not in turn.
+    batched : bool
+        Whether matrices are read once for all targets.
+    kinked : bool
+        Whether the loss has a kink, so that few samples are support vectors of matrices, and all of factors.
+    coupled : bool
+        Whether the loss couples samples, as Cox's does.
+    averages : bool
+        Whether averages of all kernels are tried as well, which only matrices give.
+    """
+
+    n_targets: int = 1
+    shared: bool = False
+    batched: bool = False
+    kinked: bool = False
+    coupled: bool = False
+    averages: bool = False
+
+    @property
+    def n_together(self) -> int:
+        """The number of targets fitted together."""
+        return self.n_targets if self.shared else 1
+
+    @property
+    def n_reads(self) -> int:
+        """How often matrices are read for the targets."""
+        return 1 if self.batched else self.n_targets
+
+
+SINGLE = ProblemForm()
+
+
+def gram_seconds(n_kernels: int, n_samples: int, form: ProblemForm = SINGLE, repeats: Repeats = ()) -> float:
     """Return the seconds that a fit on stored Gram matrices is predicted to take on one core.
 
     Infinite for unavailable methods: steps of several targets under shared weights need derivatives. ``repeats`` are
@@ -48,8 +83,9 @@ def gram_seconds(
     square = float(n_samples) ** 2
     entries = ENTRY * (n_kernels * square - sum(m * (square - v**2) for m, v in repeats)) / 2
     entries += READ * n_samples * sum(m for m, v in repeats if not v)
-    if shared and n_targets > 1:
-        if kinked:
+    n_targets = form.n_reads
+    if form.shared and n_targets > 1:
+        if form.kinked:
             return np.inf
         return GRAM_BASE + entries + n_targets * square * (SHARED_SQUARE + SHARED_CUBE * n_samples)
     return GRAM_BASE + n_targets * (entries + CUBE * square * n_samples)
@@ -70,13 +106,11 @@ def factored_seconds(
     n_kernels: int,
     n_samples: int,
     n_columns: int,
+    form: ProblemForm = SINGLE,
     landmarks: int = 0,
     n_landmark: int = 0,
-    n_targets: int = 1,
     rank: int | None = None,
-    shared: bool = False,
     features: float = 0.0,
-    kinked: bool = False,
 ) -> float:
     """Return the predicted seconds of a fit on factors on a single core.
 
@@ -88,11 +122,11 @@ def factored_seconds(
     passes += LANDMARK * n_samples * float(landmarks) ** 2
     n, mixed = float(n_samples), 0.0
     if n_landmark:
-        mixed = MIXED_OF_KINKS * n**2 if kinked else MIXED * n * (n + min(rank, MOST_TOGETHER)) + MIXED_CUBE * n**3
-    if shared and n_targets > 1:
+        mixed = MIXED_OF_KINKS * n**2 if form.kinked else MIXED * n * (n + min(rank, MOST_TOGETHER)) + MIXED_CUBE * n**3
+    if form.shared and form.n_targets > 1:
         together = SHARED_RANK_CUBE * float(min(rank, MOST_TOGETHER)) ** 3
-        return fit + n_targets * (passes + SHARED_RANK * rank + together + mixed)
-    return n_targets * (fit + passes + RANK * rank + mixed)
+        return fit + form.n_targets * (passes + SHARED_RANK * rank + together + mixed)
+    return form.n_targets * (fit + passes + RANK * rank + mixed)
 
 
 def bases_seconds(landmarks: int) -> float:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import chain
 from operator import itemgetter
@@ -40,7 +40,15 @@ from manykernels.grams.plan import (
 )
 from manykernels.grams.repeats import lines_of, repeats_of, worthwhile
 from manykernels.grams.rows.base import RowSource
-from manykernels.grams.seconds import FULL_RANK, bases_seconds, factored_seconds, gram_seconds, gram_seconds_beyond
+from manykernels.grams.seconds import (
+    FULL_RANK,
+    SINGLE,
+    ProblemForm,
+    bases_seconds,
+    factored_seconds,
+    gram_seconds,
+    gram_seconds_beyond,
+)
 from manykernels.kernels import (
     FittedBank,
     Joint,
@@ -259,24 +267,18 @@ def open_training(
     *,
     memory_budget: int | str | None,
     n_jobs: int | None,
-    n_targets: int,
-    shared: bool = False,
+    form: ProblemForm = SINGLE,
     representation: str = GRAM,
     refusal: Callable[[], str | None] = no_refusal,
     fit_intercept: bool = True,
-    kinked: bool = False,
-    coupled: bool = False,
-    batched: bool = False,
     kind: str = "auto",
     rounded: bool = False,
 ) -> Training:
     """Fit the bank on training rows and build the stack that fits the memory budget: Gram matrices, or factors.
 
-    ``shared`` says whether several targets are fitted together, ``refusal()`` why the rest of the problem cannot do
-    with factors, if so, ``kinked`` whether its loss has a kink, ``coupled`` whether it couples samples, ``batched``
-    whether matrices are read once for all targets; ``kind`` how matrices are held: "lazy" for a search, which reads
-    averages of all of them. ``rounded`` says whether parts of
-    kernels that come as matrices may be copied in single precision, and features of landmarks be kept in it.
+    ``refusal()`` is the reason why the rest of the problem cannot do with factors, if so; ``kind`` is how matrices are
+    held: "lazy" for a search, which reads averages of all of them. ``rounded`` permits copies in single precision, of
+    parts of kernels that come as matrices and of features of landmarks.
     """
     budget = memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
@@ -284,17 +286,17 @@ def open_training(
     if isinstance(given, KernelBank):
         memory_budget = budget  # what is free is read once, so that all that is decided is decided by one number
     if representation != GRAM or keeps_shapes(given):
-        asked: dict[str, Any] = {"representation": representation, "memory_budget": memory_budget, "shared": shared}
-        asked |= {"n_targets": n_targets, "refusal": refusal, "fit_intercept": fit_intercept}
-        plan = plan_for(given, X, averages=kind == LAZY, kinked=kinked, coupled=coupled, batched=batched, **asked)
+        asked: dict[str, Any] = {"representation": representation, "memory_budget": memory_budget}
+        asked |= {"refusal": refusal, "fit_intercept": fit_intercept}
+        plan = plan_for(given, X, form=replace(form, averages=kind == LAZY), **asked)
         if plan is not None and plan.kind == FACTORED and isinstance(given, KernelBank):
             fitted, factors = fit_factors(given, X, fit_intercept=fit_intercept, rounded=rounded)
-            factors.spare_bytes = plan.spare_bytes // max(n_targets, 1)
+            factors.spare_bytes = plan.spare_bytes // max(form.n_targets, 1)
             return Training(fitted, None, factors, centered=given.center)
     bank, prepared = given.fit_prepare(X)
     build = partial(build_stack, bank, kind=kind, memory_budget=memory_budget, n_jobs=n_jobs)
     dtype = np.float32 if rounded and isinstance(given, PrecomputedBank) else None
-    build = partial(build, n_targets=n_targets if shared else 1, coupled=coupled, dtype=dtype)
+    build = partial(build, n_targets=form.n_together, coupled=form.coupled, dtype=dtype)
     return Training(bank, prepared, build(prepared), build=build)
 
 
@@ -345,14 +347,9 @@ def plan_for(
     *,
     representation: str,
     memory_budget: int | str | None,
-    n_targets: int,
-    shared: bool = False,
+    form: ProblemForm = SINGLE,
     refusal: Callable[[], str | None] = no_refusal,
     fit_intercept: bool = True,
-    averages: bool = False,
-    coupled: bool = False,
-    kinked: bool = False,
-    batched: bool = False,
 ) -> MemoryPlan | None:
     """Return the storage plan of the kernels of a bank on the rows, with the reason; None for matrices."""
     bank = as_bank(kernels, X)
@@ -370,8 +367,7 @@ def plan_for(
         return None  # fitting the bank says what is wrong with the columns
     quick, repeats = None, cache(partial(repeats_of, bank, expanded, table))
     if representation == "auto":
-        n_read = 1 if batched else n_targets
-        quick = quick_matrices(len(expanded), len(table), n_read, shared, memory_budget, repeats, coupled, kinked)
+        quick = quick_matrices(len(expanded), len(table), form, memory_budget, repeats)
     kinds = bank_kinds(bank, table)
     objects = not quick and any(isinstance(kind.spec, ObjectKernel) for kind in kinds)
     features, object_bytes = object_sizes(expanded, table) if objects else (0.0, 0)
@@ -384,14 +380,9 @@ def plan_for(
         n_linear=_n_linear(expanded, kinds),
         representation=representation,
         memory_budget=memory_budget,
-        n_targets=n_targets,
-        shared=shared,
-        averages=averages,
-        kinked=kinked,
-        batched=batched,
+        form=form,
         refusal=(SPARSE if table.is_sparse else refusal()) or refusal_of_bank(bank, fit_intercept=fit_intercept),
         repeats=repeats,
-        coupled=coupled,
     )
 
 

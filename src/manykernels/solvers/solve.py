@@ -35,6 +35,7 @@ from manykernels.grams.factored.banks import projected_bank
 from manykernels.grams.rows.base import RowSource
 from manykernels.grams.rows.opening import is_chunked, with_target
 from manykernels.grams.rows.vectors import RowVector
+from manykernels.grams.seconds import ProblemForm
 from manykernels.grams.training import Training, advice_on_chunks, open_chunks, open_training
 from manykernels.kernels import KernelBank, Pairs
 from manykernels.kernels.bank.columns import Table
@@ -291,13 +292,15 @@ class _Given:
             return self._chunk_kernels(self.X, representation)
         settings: dict[str, Any] = {
             "memory_budget": memory_budget,
-            "n_targets": 1 if self.y.ndim == 1 else self.y.shape[1],
-            "shared": self.y.ndim > 1,
+            "form": ProblemForm(
+                n_targets=1 if self.y.ndim == 1 else self.y.shape[1],
+                shared=self.y.ndim > 1,
+                kinked=not self.loss.smooth,
+                coupled=self.loss.couples_samples,
+            ),
             "representation": representation,
             "refusal": partial(refusal_of_factors, self.loss, self.regularizer, "auto"),
             "fit_intercept": self.fit_intercept or self.loss.couples_samples,
-            "kinked": not self.loss.smooth,
-            "coupled": self.loss.couples_samples,
         }
         try:
             training = open_training(self.kernels, self.X, n_jobs=n_jobs, **settings)

@@ -42,7 +42,7 @@ from manykernels.grams import build_stack, cross_combine, cross_scores
 from manykernels.grams.dense import DensePart
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.plan import SINGLE_PRECISION_TOL, pieces_nbytes, plan_as_given
-from manykernels.grams.seconds import factored_seconds, gram_seconds
+from manykernels.grams.seconds import ProblemForm, factored_seconds, gram_seconds
 from manykernels.kernels import KernelStack
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solution, Status
@@ -272,11 +272,11 @@ class OpenedKernels:
 
     def seconds(self, n_samples: int) -> float:
         """Return the predicted seconds of a fit of all kernels on a number of rows."""
-        n_kernels, n_targets = len(self.names), len(self.problems)
+        n_kernels, form = len(self.names), ProblemForm(len(self.problems))
         if self.training.factored:
             n_columns = getattr(self.samples.rows, "n_columns", 2)  # a pair has two members
-            return factored_seconds(n_kernels, n_samples, n_columns, self.training.landmarks, n_targets=n_targets)
-        return gram_seconds(n_kernels, n_samples, n_targets)
+            return factored_seconds(n_kernels, n_samples, n_columns, form, self.training.landmarks)
+        return gram_seconds(n_kernels, n_samples, form)
 
     # --- memory -----------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from manykernels.estimators.supervised.samples import class_labels, encode_label
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError, memory_errors_of, warn
 from manykernels.grams import GramStack
 from manykernels.grams.base import is_stack
+from manykernels.grams.seconds import ProblemForm
 from manykernels.grams.training import is_precomputed, open_training
 from manykernels.kernels import KernelBank, Pairs
 from manykernels.kernels.bank.columns import Table
@@ -504,11 +505,9 @@ def _open_stack(
         rows,
         memory_budget=memory_budget,
         n_jobs=n_jobs,
-        n_targets=1,
+        form=ProblemForm(kinked=not loss.smooth, coupled=loss.couples_samples),
         representation=representation,
         refusal=refusal,
         fit_intercept=fit_intercept,
-        kinked=not loss.smooth,
-        coupled=loss.couples_samples,
     )
     return training.stack, tuple(training.bank.names)

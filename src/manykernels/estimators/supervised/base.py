@@ -58,6 +58,7 @@ from manykernels.estimators.supervised.samples import (
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError, memory_errors_of, warn
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.plan import FACTORED, GRAM, SINGLE_PRECISION_TOL, MemoryPlan
+from manykernels.grams.seconds import ProblemForm
 from manykernels.grams.training import (
     DEFAULT_BANK,
     LAZY,
@@ -396,7 +397,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     ) -> MemoryPlan | None:
         """Return the storage plan of kernels on the samples, for a fit or a search; None for given matrices."""
         asked = self._plan_of(samples.y.shape[1], loss, regularizer)
-        return plan_for(self.kernels, samples.rows, averages=kind == LAZY, **asked)
+        asked["form"] = replace(asked["form"], averages=kind == LAZY)
+        return plan_for(self.kernels, samples.rows, **asked)
 
     def _plan_of(self, n_targets: int, loss: Loss, regularizer: Regularizer) -> dict[str, Any]:
         """Return the inputs of the storage decision."""
@@ -404,13 +406,15 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return {
             "memory_budget": self._resources.memory_budget,
             "representation": self._resources.representation,
-            "n_targets": n_targets,
-            "shared": self._shares_weights,
+            "form": ProblemForm(
+                n_targets=n_targets,
+                shared=self._shares_weights,
+                batched=self.solver == AUTO and not self._shares_weights and batches(loss, regularizer, n_targets),
+                kinked=not loss.smooth,
+                coupled=loss.couples_samples,
+            ),
             "refusal": partial(refusal_of_factors, loss, regularizer, self.solver),
             "fit_intercept": self._free_constant,
-            "kinked": not loss.smooth,
-            "coupled": loss.couples_samples,
-            "batched": self.solver == AUTO and not self._shares_weights and batches(loss, regularizer, n_targets),
         }
 
     @property

@@ -67,7 +67,7 @@ class FixedWeights:
         """Fit the bank on the training rows alone and compute the kernels."""
         start = time.process_time()
         budget, n_jobs = estimator._resources.memory_budget, estimator._resources.n_jobs
-        training = open_training(estimator.kernels, samples.rows, memory_budget=budget, n_jobs=n_jobs, n_targets=1)
+        training = open_training(estimator.kernels, samples.rows, memory_budget=budget, n_jobs=n_jobs)
         return cls(estimator, samples, training, held_out, time.process_time() - start)
 
     @property
