@@ -141,11 +141,11 @@ def test_coefficients_at_corners_stay_there(loss, outputs, Z) -> None:
     y = y if loss == "epsilon_insensitive" else np.sign(y)
     problem = Problem(kernels_of(Z, np.eye(20)), y if outputs > 1 else y[:, 0], loss, get_regularizer(FREE, 0.5))
     bound = problem.certificate_bound
-    rho = bound.feasible(np.where(rng.uniform(size=y.shape) < 0.7, 0.4 * y, 0.0).reshape(problem.y.shape), sums=True)
+    rho = bound.feasible(np.where(rng.uniform(size=y.shape) < 0.7, 0.4 * y, 0.0).reshape(problem.y.shape))
     rho = np.where(np.abs(rho) < 0.05, 0.0, rho)
-    rho = bound.project(rho, *bound._corner_box(rho), sums=False)  # feasible, with zeros
+    rho = bound.project(rho, *bound._corner_box(rho))  # feasible, with zeros
     moved = rho + 1e-8 * np.abs(rho).max() * (bound.basis @ np.ones((bound.basis.shape[1], outputs))).reshape(rho.shape)
-    nearest, kept = (candidate for candidate, _ in bound.candidates(moved, moved, sums=True))
+    nearest, kept = (candidate for candidate, _ in bound.candidates(moved, moved))
     zeros = rho == 0
     assert 2 <= zeros.sum() < rho.size
     assert np.abs(nearest[zeros]).max() > 0

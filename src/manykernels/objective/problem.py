@@ -157,6 +157,7 @@ class Problem:
     def bound(self) -> BoundLoss:
         """The loss on the target and the sample weights, as a function of all scores."""
         bound: BoundLoss = self.loss.bind(self.y, self.weight)
+        bound.zero_sums = self.fit_intercept
         return bound
 
     @cached_property
@@ -468,7 +469,7 @@ class Problem:
         if bound.couples_samples:
             z = z if bound.basis is None else bound.best_along(z)
             rho = -bound.gradient(z)
-        return self._dual_point(bound.feasible(rho, sums=self.fit_intercept), z).value
+        return self._dual_point(bound.feasible(rho), z).value
 
     def _dual_point(self, rho: Array, z: Array) -> _DualPoint:
         """Return the lower bound of feasible coefficients, scaled for feasibility in the penalty."""
@@ -492,7 +493,7 @@ class Problem:
         ndarray of shape (N,)
             ``clip(rho - nu, lo, hi)``, the nearest point of the set; ``rho`` itself if it is feasible up to rounding.
         """
-        return self.certificate_bound.feasible(self._check_rho(rho), sums=self.fit_intercept)
+        return self.certificate_bound.feasible(self._check_rho(rho))
 
     def zero_model(self) -> tuple[Array, Any]:
         """Return the optimal dual coefficients and intercept of the model without kernels.
@@ -511,7 +512,7 @@ class Problem:
     def _zero_model(self) -> tuple[Array, Any]:
         """The zero model, cached: independent of kernels and penalty."""
         b = self.best_constant
-        return self.bound.coefficients_of(b, sums=self.fit_intercept), b
+        return self.bound.coefficients_of(b), b
 
     @cached_property
     def empty_coefficients(self) -> Array:
@@ -525,7 +526,7 @@ class Problem:
             return rho
         if self.loss.smooth:
             return -bound.gradient(bound.best_along(self.constant_scores(b)))
-        return bound.feasible(rho, sums=self.fit_intercept)
+        return bound.feasible(rho)
 
     def strength_max(self) -> float:
         """Return the smallest strength at which the zero model is optimal: a single pass.
@@ -554,7 +555,7 @@ class Problem:
     @property
     def empty_start(self) -> Array:
         """The feasible dual coefficients at the start of a fit, without kernels."""
-        return self.bound.inside(self.bound.balance(self.zero_model()[0], sums=self.fit_intercept))
+        return self.bound.inside(self.bound.balance(self.zero_model()[0]))
 
     def empty_norms(self) -> Array:
         """Return the dual norms (M,) at the optimal dual coefficients of the model without kernels: a single pass."""
@@ -689,7 +690,7 @@ class Problem:
         """Return the best of the candidate dual points of a model, with early stopping."""
         best: _DualPoint | None = None
         close_enough = 1e-9  # relative gap beyond which no better dual point is looked for
-        for candidate, scores in self.certificate_bound.candidates(rho, z, sums=self.fit_intercept):
+        for candidate, scores in self.certificate_bound.candidates(rho, z):
             point = self._dual_point(candidate, scores)
             best = point if best is None or point.value > best.value else best
             if primal - best.value <= close_enough * abs(primal):

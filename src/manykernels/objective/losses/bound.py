@@ -44,6 +44,7 @@ class BoundLoss(ScoreFunction):
     # (N, p), orthonormal directions that no penalty is on, ones among them if there is an intercept: dual coefficients
     # that are feasible are orthogonal to them, in every output
     basis: Array | None = None
+    zero_sums: bool = False  # whether dual coefficients sum to zero in every output, as with an intercept
 
     def smoothed(self, mu: float | Array, center: float | Array = 0.0) -> ScoreFunction:
         """Return the loss for minimizers: kinks are smoothed by ``mu`` around a center."""
@@ -61,8 +62,8 @@ class BoundLoss(ScoreFunction):
     def largest(self, z: Array, shift: float | Array) -> float:
         """Return an upper bound of ``L`` at scores within ``shift`` of ``z``."""
 
-    def balance(self, rho: Array, *, sums: bool) -> Array:
-        """Return coefficients near slopes, of zero sum if ``sums``, with the domain part `inside`."""
+    def balance(self, rho: Array) -> Array:
+        """Return coefficients near slopes, of zero sum with an intercept, with the domain part `inside`."""
         return rho
 
     def inside(self, rho: Array) -> Array:
@@ -82,24 +83,24 @@ class BoundLoss(ScoreFunction):
         """Return the parts of the inner product matching `parts`."""
 
     @abc.abstractmethod
-    def feasible(self, rho: Array, *, sums: bool) -> Array:
-        """Return coefficients near ``rho`` in the domain of the conjugate, of zero sum if ``sums``."""
+    def feasible(self, rho: Array) -> Array:
+        """Return coefficients near ``rho`` in the domain of the conjugate, of zero sum with an intercept."""
 
     @abc.abstractmethod
     def best_intercepts(self) -> Any:
         """Return the best constant scores, a single number or (T,)."""
 
     @abc.abstractmethod
-    def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
-        """Return the smallest dual coefficients of constant scores, of zero sum if ``sums``."""
+    def coefficients_of(self, b: float | Array) -> Array:
+        """Return the smallest dual coefficients of constant scores, of zero sum with an intercept."""
 
-    def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterable[tuple[Array, Array]]:
+    def candidates(self, rho: Array, z: Array) -> Iterable[tuple[Array, Array]]:
         """Return candidate dual coefficients for the certificate, with scores, the likeliest first."""
-        return [(self.feasible(rho, sums=sums), z)]
+        return [(self.feasible(rho), z)]
 
     def clip_to_domain(self, rho: Array) -> Array:
         """Return coefficients near ``rho`` in the domain of the conjugate, whatever their sums are."""
-        return self.feasible(rho, sums=False)
+        return self.feasible(rho)
 
     def best_along(self, z: Array) -> Array:
         """Return scores ``z + A g`` of the smallest loss, at which slopes are orthogonal to the free directions.
@@ -255,29 +256,29 @@ class SampleSum(BoundLoss):
                 end.flags.writeable = False
         return lo, hi
 
-    def feasible(self, rho: Array, *, sums: bool) -> Array:
+    def feasible(self, rho: Array) -> Array:
         """``clip(rho - nu, lo, hi)``, the nearest point."""
-        return self.project(rho, *self.box, sums=sums)
+        return self.project(rho, *self.box)
 
-    def project(self, rho: Array, low: Array, high: Array, *, sums: bool) -> Array:
+    def project(self, rho: Array, low: Array, high: Array) -> Array:
         """Return the nearest coefficients inside the box orthogonal to free directions or the intercept."""
         if self.basis is not None:
             return project_box_orthogonal(rho, low, high, self.basis)
-        return project_box_hyperplane(rho, low, high) if sums else np.clip(rho, low, high)
+        return project_box_hyperplane(rho, low, high) if self.zero_sums else np.clip(rho, low, high)
 
-    def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterable[tuple[Array, Array]]:
+    def candidates(self, rho: Array, z: Array) -> Iterable[tuple[Array, Array]]:
         """Return the nearest feasible coefficients and, beside free directions, the nearest that stay at corners.
 
         Away from the corners of the loss a sample has the coefficient at one of the conjugate, an end of the box or the
         kink at zero, and pays for leaving it by the distance from there: the nearest point moves all samples alike.
         """
-        nearest = [(self.feasible(rho, sums=sums), z)]
+        nearest = [(self.feasible(rho), z)]
         return nearest if self.basis is None else chain(nearest, self._corner_candidates(rho, z))
 
     def _corner_candidates(self, rho: Array, z: Array) -> Iterator[tuple[Array, Array]]:
         """Yield the coefficients nearest to ``rho`` at corners of the conjugate, if any."""
         if (kept := self._corner_box(rho)) is not None:
-            yield self.project(rho, *kept, sums=False), z
+            yield self.project(rho, *kept), z
 
     def _corner_box(self, rho: Array) -> tuple[Array, Array] | None:
         """Return the box, of no width where coefficients are at corners of the conjugate; None if nowhere."""
@@ -289,9 +290,9 @@ class SampleSum(BoundLoss):
             low, high, any_there = np.where(there, corner, low), np.where(there, corner, high), any_there or there.any()
         return (low, high) if any_there else None
 
-    def balance(self, rho: Array, *, sums: bool) -> Array:
+    def balance(self, rho: Array) -> Array:
         """Return coefficients with the larger side scaled down."""
-        return balance(rho) if sums else rho
+        return balance(rho) if self.zero_sums else rho
 
     def inside(self, rho: Array) -> Array:
         """Return coefficients in the box."""
@@ -300,11 +301,11 @@ class SampleSum(BoundLoss):
     def clip_to_domain(self, rho: Array) -> Array:
         return np.clip(rho, *self.box)
 
-    def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
+    def coefficients_of(self, b: float | Array) -> Array:
         """Return the smallest vector in ``-s dl(y, b)``."""
         none = np.zeros_like(self.y, dtype=np.float64)
         lo, hi = (self.weight * end for end in self.loss.dual_interval(self.y, none + b))
-        return project_box_hyperplane(none, lo, hi) if sums else np.clip(none, lo, hi)
+        return project_box_hyperplane(none, lo, hi) if self.zero_sums else np.clip(none, lo, hi)
 
     # --- rounding ----------------------------------------------------------------------------------------------------
 
@@ -384,32 +385,32 @@ class OutputSum(SampleSum):
     def inner(self, z: Array, rho: Array) -> Array:
         return (z * rho).sum(axis=1)
 
-    def feasible(self, rho: Array, *, sums: bool) -> Array:
+    def feasible(self, rho: Array) -> Array:
         """Return coefficients in the domain of the loss, for a coupled loss slopes at nearby scores."""
         if self.basis is None:
-            return self.loss.feasible(self.y, rho, self.weight, sums=sums)
+            return self.loss.feasible(self.y, rho, self.weight, sums=self.zero_sums)
         if self.loss.coupled:
             return -self.gradient(self.best_along(self.loss.scores_behind(self.y, rho, self.weight)))
-        return self.project(rho, *self.box, sums=sums)
+        return self.project(rho, *self.box)
 
     def _corner_box(self, rho: Array) -> tuple[Array, Array] | None:
         """Return the coefficients kept at corners; None for a coupled loss without corners."""
         return None if self.loss.coupled else super()._corner_box(rho)
 
-    def project(self, rho: Array, low: Array, high: Array, *, sums: bool) -> Array:
+    def project(self, rho: Array, low: Array, high: Array) -> Array:
         """Return the same for every output."""
         ends = (np.broadcast_to(end, rho.shape).T for end in (low, high))
         columns = zip(rho.T, *ends, strict=True)
-        return np.array([super(OutputSum, self).project(*column, sums=sums) for column in columns]).T
+        return np.array([super(OutputSum, self).project(*column) for column in columns]).T
 
     def clip_to_domain(self, rho: Array) -> Array:
         return self.loss.feasible(self.y, rho, self.weight, sums=False)
 
-    def balance(self, rho: Array, *, sums: bool) -> Array:
+    def balance(self, rho: Array) -> Array:
         """Return columns with the larger sides scaled down, for a coupled loss coefficients in the domain."""
         if self.loss.coupled:
-            return self.feasible(rho, sums=sums)
-        return np.array([balance(column) for column in rho.T]).T if sums else rho
+            return self.feasible(rho)
+        return np.array([balance(column) for column in rho.T]).T if self.zero_sums else rho
 
     def inside(self, rho: Array) -> Array:
         return rho if self.loss.coupled else super().inside(rho)
@@ -421,13 +422,15 @@ class OutputSum(SampleSum):
     def best_intercepts(self) -> Array:
         return self.loss.best_intercepts(self.y, np.zeros(self.y.shape), self.weight)
 
-    def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
+    def coefficients_of(self, b: float | Array) -> Array:
         """Return the negative gradient; at kinks the smallest valid coefficients."""
         z = np.broadcast_to(b, self.y.shape).astype(np.float64)
         if self.each.smooth:
-            return self.feasible(-self.gradient(z), sums=sums)
+            return self.feasible(-self.gradient(z))
         columns = [SampleSum(self.each, column, self.weight) for column in self.y.T]
-        return np.column_stack([own.coefficients_of(one, sums=sums) for own, one in zip(columns, z[0], strict=True)])
+        for own in columns:
+            own.zero_sums = self.zero_sums
+        return np.column_stack([own.coefficients_of(one) for own, one in zip(columns, z[0], strict=True)])
 
     def primal_rounding(self, problem: Sizes, model: tuple[Array, Array, float | Array], f: Array, t: Array) -> float:
         rho, d, b = model
@@ -492,7 +495,7 @@ class CoupledLossBound(BoundLoss):
     def inner(self, z: Array, rho: Array) -> float:
         return float(z @ rho)
 
-    def feasible(self, rho: Array, *, sums: bool) -> Array:
+    def feasible(self, rho: Array) -> Array:
         """Return coefficients centered in every group, a linear projection."""
         return self.centered(rho)
 
@@ -500,11 +503,11 @@ class CoupledLossBound(BoundLoss):
         """Return 0: a shift of all scores changes nothing."""
         return 0.0
 
-    def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
+    def coefficients_of(self, b: float | Array) -> Array:
         """Return the coefficients of zero scores."""
         return -self.gradient(np.zeros(len(self.weight)))
 
-    def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterator[tuple[Array, Array]]:
+    def candidates(self, rho: Array, z: Array) -> Iterator[tuple[Array, Array]]:
         """Yield the dual point of the scores, and of scores with a gradient closer to the coefficients."""
         first = z if self.basis is None else self.best_along(z)
         yield -self.gradient(first), first

@@ -43,13 +43,13 @@ def feasible(problem: Problem, slopes: Array, z: Array) -> tuple[Array, Array]:
     They are in the domain, of zero sum if there is an intercept, and orthogonal to what kernels without a penalty span.
     """
     if problem.unpenalized.size:
-        return next(iter(problem.certificate_bound.candidates(-slopes, z, sums=problem.fit_intercept)))
+        return next(iter(problem.certificate_bound.candidates(-slopes, z)))
     return balance(problem, slopes), z
 
 
 def balance(problem: Problem, slopes: Array) -> Array:
     """Return dual coefficients in the domain, and of zero sum if there is an intercept, from slopes of the loss."""
-    return problem.bound.inside(problem.bound.balance(-slopes, sums=problem.fit_intercept))
+    return problem.bound.inside(problem.bound.balance(-slopes))
 
 
 def dual_bound(

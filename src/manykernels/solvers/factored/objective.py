@@ -421,7 +421,7 @@ class FactoredObjective:
 
     def balance(self, rho: Array) -> Array:
         """Return dual coefficients near ``rho`` feasible for the intercepts."""
-        return self.problem.bound.balance(rho, sums=self.problem.fit_intercept)
+        return self.problem.bound.balance(rho)
 
     def settle_intercept(self, point: Point) -> Array:
         """Move the intercepts to their minimum by a few safeguarded Newton steps; return the slopes there."""

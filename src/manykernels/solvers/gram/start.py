@@ -205,7 +205,7 @@ def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
     bound: Any = problem.certificate_bound
     if bound.basis is not None:
         for closer in (margin, 0.1 * margin, 0.01 * margin, 0.001 * margin):  # further off there may be no such point
-            inside: Array = bound.project(rho, low + closer * width, high - closer * width, sums=False)
+            inside: Array = bound.project(rho, low + closer * width, high - closer * width)
             if inside.any():
                 return inside
         bound = problem.bound
@@ -213,7 +213,7 @@ def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
     outside, half = ((rho < low) | (rho > high)).any(), 0.5 * rho
     if outside and not problem.shared and ((low <= half) & (half <= high)).all():
         rho = half
-    found: Array = bound.project(rho, low, high, sums=problem.fit_intercept)
+    found: Array = bound.project(rho, low, high)
     return found
 
 
