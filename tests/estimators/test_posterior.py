@@ -122,7 +122,7 @@ def test_simultaneous_bands_hold_all_of_a_curve() -> None:
     points = np.column_stack([frame["x"], np.zeros(15)])
     found = posterior_of(model)
     own = np.array([k for k, name in enumerate(model.kernel_names_) if name.startswith("x0")])
-    covariance = found.part_covariance(model._check_rows(points, reset=False), own, frame["density"].to_numpy())
+    covariance = found.part_covariance(model._check_rows(points), own, frame["density"].to_numpy())
     draws = np.random.default_rng(5).multivariate_normal(np.zeros(15), covariance, size=4000, method="eigh")
     inside = np.all(np.abs(draws) <= frame["simultaneous"].to_numpy(), axis=1)
     assert 0.93 <= inside.mean() <= 0.97
@@ -176,7 +176,7 @@ def test_logistic_bands_are_laplace_approximations() -> None:
     fitted = bank.fit(X)
     gram = np.tensordot(model.kernel_weights_, fitted.block(fitted.prepare(X), fitted.prepare(X)), axes=1) + 1e5
     covariance = gram - gram @ np.linalg.solve(gram + np.diag(1 / (chance * (1 - chance))), gram)
-    np.testing.assert_allclose(found.variance(model._check_rows(X, reset=False)), np.diag(covariance), rtol=1e-3)
+    np.testing.assert_allclose(found.variance(model._check_rows(X)), np.diag(covariance), rtol=1e-3)
     assert "std" in ShapeDisplay.from_estimator(model, X, bands=True).frame()
 
 
@@ -250,7 +250,7 @@ def test_kernels_held_as_factors_have_the_same_bands(task: str) -> None:
     matrices = kind(CURVES, resources={"representation": "gram"}, **given).fit(rows, y, sample_weight=weight)
     assert (factored.representation_, matrices.representation_) == ("factored", "gram")
     target = 1 if task == "two targets" else 0
-    checked = [model._check_rows(NEW, reset=False) for model in (factored, matrices)]
+    checked = [model._check_rows(NEW) for model in (factored, matrices)]
     deviations = [
         np.sqrt(posterior_of(model, target).variance(new))
         for model, new in zip((factored, matrices), checked, strict=True)

@@ -221,7 +221,7 @@ def test_hessians_are_those_of_differences_of_slopes() -> None:
         expected = np.append(objective.adjoint(change), objective.totals(change)) / 2
         hessian, shares = objective.loss.curvature(z).hessian(objective.operators, 10**9, intercept=True)
         quadratic = FormedQuadratic(hessian, objective.penalty.with_intercept(3), shares)
-        found = quadratic._rotate(quadratic._product(quadratic._rotate(step)), back=True)
+        found = quadratic._rotate_back(quadratic._product(quadratic._rotate(step)))
         atol = 1e-7 if shares is None else 3e-7  # which are held in single precision
         np.testing.assert_allclose(found, expected, atol=atol * np.abs(expected).max())
 

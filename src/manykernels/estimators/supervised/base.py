@@ -228,7 +228,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         """Return checked rows and targets, the only full scan of the data in a fit."""
         if y is None:
             raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        rows = self._check_rows(X, reset=True)
+        rows = check_rows(self, X, precomputed=self._takes_kernels, reset=True)
         check_alignment(rows, y)
         drop_attributes(self, ["target_names_"])
         names = names_of_targets(y)
@@ -238,12 +238,12 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         check_lengths(len(rows), len(target))
         return rows, target
 
-    def _check_rows(self, X: TableLike, *, reset: bool) -> Rows:
-        """Return X in the form of a bank."""
-        if not reset and self._expansion.bank.raw.of_pairs:
+    def _check_rows(self, X: TableLike) -> Rows:
+        """Return new rows in the form of a bank."""
+        if self._expansion.bank.raw.of_pairs:
             as_pairs(X)
-        read = None if reset or not self._expansion.bank.on_columns else self.selected_features_
-        return check_rows(self, X, precomputed=self._takes_kernels, reset=reset, read=read)
+        read = self.selected_features_ if self._expansion.bank.on_columns else None
+        return check_rows(self, X, precomputed=self._takes_kernels, reset=False, read=read)
 
     @abstractmethod
     def _check_target(self, y: ArrayLike) -> Array:
@@ -597,7 +597,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         """Return the decision values of new rows, (n, K) float64."""
         if not hasattr(self, "_expansion"):  # the check reads tags, which takes longer than to predict one row
             check_is_fitted(self)
-        rows = self._check_rows(X, reset=False)
+        rows = self._check_rows(X)
         if (scores := self._expansion.scores_of_few(rows)) is None:  # a limit would take longer than few rows
             with blas_limit(self._n_threads):
                 scores = self._expansion.scores(rows)

@@ -49,8 +49,8 @@ class Explanations:
     _lost_by = Answer(IMPORTANCE)
 
     @abstractmethod
-    def _check_rows(self, X: TableLike, *, reset: bool) -> Rows:
-        """Return X in the form of a bank."""
+    def _check_rows(self, X: TableLike) -> Rows:
+        """Return new rows in the form of a bank."""
 
     @abstractmethod
     def _target_labels(self) -> Array:
@@ -324,7 +324,7 @@ class Explanations:
         True
         """
         check_is_fitted(self)
-        rows = self._check_rows(X, reset=False)
+        rows = self._check_rows(X)
         index = rows.data.index if isinstance(rows, Table) and isinstance(rows.data, pd.DataFrame) else None
         with blas_limit(self._n_threads):
             parts = self._expansion.active_contributions(rows)
@@ -417,7 +417,7 @@ class Explanations:
         True
         """
         check_is_fitted(self)
-        rows = self._check_rows(X, reset=False)
+        rows = self._check_rows(X)
         with blas_limit(self._n_threads):
             parts = self._expansion.contributions(rows)
         return parts[:, :, 0] if self._single else parts

@@ -307,7 +307,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             )
         if self._takes_kernels:
             raise InvalidInputError("return_std needs k(x, x) of new rows, which precomputed kernels do not have.")
-        rows = self._check_rows(X, reset=False)
+        rows = self._check_rows(X)
         targets = range(self._expansion.n_targets)
         found = np.sqrt(np.column_stack([posterior_of(self, target).variance(rows) for target in targets]))
         return found[:, 0] if self._single else found
@@ -429,7 +429,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             raise InvalidInputError(
                 f"R2 is split by kernel where predictions are sums over kernels, not for {what}. Use score(X, y)."
             )
-        rows = self._check_rows(X, reset=False)
+        rows = self._check_rows(X)
         targets = numeric_targets(y)
         targets = targets.reshape(len(targets), -1)
         if targets.shape[1] != self._expansion.n_targets:

@@ -139,7 +139,7 @@ def spread_of(estimator: BaseEstimator, target: Hashable, bands: object) -> Spre
 
         def posterior_bands(rows: TableLike, labels: Sequence[str], mean: Array) -> dict[str, Array]:
             own = np.flatnonzero(table["columns"].isin(list(labels)))
-            covariance = posterior.part_covariance(estimator._check_rows(rows, reset=False), own, mean)
+            covariance = posterior.part_covariance(estimator._check_rows(rows), own, mean)
             values, vectors = np.linalg.eigh(covariance)
             draws = np.random.default_rng(0).normal(size=(DRAWS, len(values)))
             return _bands(draws @ (vectors * np.sqrt(np.maximum(values, 0.0))).T, np.diag(covariance))

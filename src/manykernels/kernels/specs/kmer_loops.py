@@ -153,12 +153,12 @@ def room_of(plan: Plan, a_window: int) -> tuple[int, Array, Array, Array, Array]
 
 
 @compiled()
-def table_of(starts: Array, plan: Plan, a_window: int, both: bool) -> tuple[Array, Array]:
+def table_of(starts: Array, plan: Plan, a_window: int, strands: int) -> tuple[Array, Array]:
     """Return an empty hash table for the places of a single sequence: keys of sequence and place, and counts."""
     longest = 1
     for i in range(starts.size - 1):
         longest = max(longest, starts[i + 1] - starts[i])
-    most = min(longest * a_window * plan[1].size * (2 * plan[6] + 1) * (2 if both else 1), plan[7])
+    most = min(longest * a_window * plan[1].size * (2 * plan[6] + 1) * strands, plan[7])
     size = 2
     while size < 3 * most:
         size *= 2
@@ -200,10 +200,10 @@ def count_row(
 
 @compiled()
 def count_kmers(
-    codes: Array, starts: Array, plan: Plan, a_window: int, both: bool, normalized: bool
+    codes: Array, starts: Array, plan: Plan, a_window: int, strands: int, normalized: bool
 ) -> tuple[Array, Array, Array]:
     """Return counts of k-mers as the data, indices (unsorted) and ends of a CSR matrix."""
-    room, table = room_of(plan, a_window), table_of(starts, plan, a_window, both)
+    room, table = room_of(plan, a_window), table_of(starts, plan, a_window, strands)
     keys, counts = table
     touched = np.empty(keys.size, np.int64)
     size = 16 + 2 * codes.size
@@ -212,7 +212,7 @@ def count_kmers(
     for i in range(starts.size - 1):
         row = codes[starts[i] : starts[i + 1]]
         n, squares = count_row(row, i, plan, room, table, touched, 0, True)
-        if both:
+        if strands == 2:
             n, more = count_row(other_strand(row, plan[0]), i, plan, room, table, touched, n, True)
             squares += more
         if filled + n > size:
@@ -229,14 +229,14 @@ def count_kmers(
 
 
 @compiled()
-def squares_of(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool) -> Array:
+def squares_of(codes: Array, starts: Array, plan: Plan, a_window: int, strands: int) -> Array:
     """Return the sum of squares of every sequence's counts, (n,)."""
-    room, table, out = room_of(plan, a_window), table_of(starts, plan, a_window, both), np.empty(starts.size - 1)
+    room, table, out = room_of(plan, a_window), table_of(starts, plan, a_window, strands), np.empty(starts.size - 1)
     touched = np.empty(0, np.int64)
     for i in range(starts.size - 1):
         row = codes[starts[i] : starts[i + 1]]
         _, out[i] = count_row(row, i, plan, room, table, touched, 0, False)
-        if both:
+        if strands == 2:
             out[i] += count_row(other_strand(row, plan[0]), i, plan, room, table, touched, 0, False)[1]
     return out
 
@@ -272,26 +272,26 @@ def gather_row(row: Array, plan: Plan, room: Room, table: Array) -> float:
 
 
 @compiled()
-def spread(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool, amounts: Array) -> Array:
+def spread(codes: Array, starts: Array, plan: Plan, a_window: int, strands: int, amounts: Array) -> Array:
     """Return the sum over sequences of ``amounts`` times their counts, (n_places,)."""
     table, room = np.zeros(plan[7]), room_of(plan, a_window)
     for i in range(starts.size - 1):
         if amounts[i] != 0.0:
             row = codes[starts[i] : starts[i + 1]]
             spread_row(row, plan, room, amounts[i], table)
-            if both:
+            if strands == 2:
                 spread_row(other_strand(row, plan[0]), plan, room, amounts[i], table)
     return table
 
 
 @compiled(fastmath={"reassoc", "contract"})
-def spread_several(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool, amounts: Array) -> Array:
+def spread_several(codes: Array, starts: Array, plan: Plan, a_window: int, strands: int, amounts: Array) -> Array:
     """Return the sums over sequences of every column of ``amounts`` (n, k) times their counts, (n_places, k)."""
     table, room = np.zeros((plan[7], amounts.shape[1])), room_of(plan, a_window)
     step, places, roots, words, used = room
     for i in range(starts.size - 1):
         row, own = codes[starts[i] : starts[i + 1]], amounts[i]
-        for strand in range(2 if both else 1):
+        for strand in range(strands):
             letters = other_strand(row, plan[0]) if strand else row
             for first in range(0, row.size, step):
                 n = write_places(letters, first, min(first + step, row.size), plan, places, roots, words, used)
@@ -303,28 +303,28 @@ def spread_several(codes: Array, starts: Array, plan: Plan, a_window: int, both:
 
 
 @compiled()
-def gather(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool, table: Array) -> Array:
+def gather(codes: Array, starts: Array, plan: Plan, a_window: int, strands: int, table: Array) -> Array:
     """Return the sum of the entries of ``table`` at the places of every sequence, (n,)."""
     out, room = np.empty(starts.size - 1), room_of(plan, a_window)
     for i in range(starts.size - 1):
         row = codes[starts[i] : starts[i + 1]]
         out[i] = gather_row(row, plan, room, table)
-        if both:
+        if strands == 2:
             out[i] += gather_row(other_strand(row, plan[0]), plan, room, table)
     return out
 
 
 @compiled()
-def list_places(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool) -> tuple[Array, Array, Array]:
+def list_places(codes: Array, starts: Array, plan: Plan, a_window: int, strands: int) -> tuple[Array, Array, Array]:
     """Return the places of all sequences in turn, the roots of weights (none if all 1), and ends."""
     step, places, roots, words, used = room_of(plan, a_window)
     several = plan[1].size > 1
-    size = 16 + codes.size * (2 if both else 1)
+    size = 16 + codes.size * strands
     out, weights, ends = np.empty(size, np.uint32), np.empty(size if several else 0), np.zeros(starts.size, np.int64)
     filled = 0
     for i in range(starts.size - 1):
         row = codes[starts[i] : starts[i + 1]]
-        for strand in range(2 if both else 1):
+        for strand in range(strands):
             letters = other_strand(row, plan[0]) if strand else row
             for first in range(0, row.size, step):
                 n = write_places(letters, first, min(first + step, row.size), plan, places, roots, words, used)

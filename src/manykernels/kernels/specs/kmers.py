@@ -195,8 +195,8 @@ class Kmers(ObjectKernel):
         return matrix
 
     @cached_property
-    def _loop(self) -> tuple[kmer_loops.Plan, int, bool]:
-        """Parameters of the compiled loops: the windows, the maximal number of words, the flag of a second strand."""
+    def _loop(self) -> tuple[kmer_loops.Plan, int, int]:
+        """Parameters of the compiled loops: the windows, the maximal number of words, the number of strands."""
         size, shortest = len(self.letters), self.k if self.shortest is None else self.shortest
         lengths = np.arange(shortest, self.k + 1)
         kept = self.k - self.gaps
@@ -209,13 +209,13 @@ class Kmers(ObjectKernel):
             self.shift, self.n_places, mask, np.uint64(self.seed), powers, a_place, size**kept,
         )  # fmt: skip
         words = sum(comb(self.k, i) * (size - 1) ** i for i in range(self.mismatches + 1))
-        return plan, max(words, len(masks)), self.reverse_complement
+        return plan, max(words, len(masks)), 2 if self.reverse_complement else 1
 
     def sizes(self, objects: object) -> tuple[float, float]:
         """Return the number of counted places per sequence, and the cached bytes beside the letters."""
         codes, starts = self.encoded(objects)
-        plan, a_window, both = self._loop
-        each = len(codes) / max(len(starts) - 1, 1) * len(plan[1]) * max(a_window, 1) * (2 * plan[6] + 1) * (1 + both)
+        plan, a_window, strands = self._loop
+        each = len(codes) / max(len(starts) - 1, 1) * len(plan[1]) * max(a_window, 1) * (2 * plan[6] + 1) * strands
         return each, 24.0
 
     def read(self, objects: object, shared: dict[Any, Any] | None = None) -> KmerRows:
@@ -268,7 +268,7 @@ class KmerRows(FeatureRows):
     Those needed again and again may be listed, at four bytes a window and word.
     """
 
-    def __init__(self, codes: Array, starts: Array, loop: tuple[kmer_loops.Plan, int, bool], normalized: bool) -> None:
+    def __init__(self, codes: Array, starts: Array, loop: tuple[kmer_loops.Plan, int, int], normalized: bool) -> None:
         self.codes, self.starts, self._loop, self._normalized = codes, starts, loop, normalized
         squares = kmer_loops.squares_of(codes, starts, *loop)
         self.squares = (squares > 0).astype(np.float64) if normalized else squares
@@ -278,9 +278,9 @@ class KmerRows(FeatureRows):
 
     def keep(self, room: int) -> int:
         """Cache the features within a number of bytes; return the bytes taken."""
-        plan, a_window, both = self._loop
+        plan, a_window, strands = self._loop
         each = 4 if len(plan[1]) == 1 else 12
-        size = each * len(self.codes) * a_window * len(plan[1]) * (2 * plan[6] + 1) * (1 + both)
+        size = each * len(self.codes) * a_window * len(plan[1]) * (2 * plan[6] + 1) * strands
         if self._listed is None and size <= room:
             self._listed = kmer_loops.list_places(self.codes, self.starts, *self._loop)
             return size

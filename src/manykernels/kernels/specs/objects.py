@@ -215,8 +215,8 @@ def read_objects(values: object) -> Array:
     return out
 
 
-def check_strings(objects: Array, kernel: str, noun: str, *, empty: bool = False) -> None:
-    """Raise ``InvalidInputError`` unless all objects are strings (or None), and none is empty unless ``empty``."""
+def check_strings(objects: Array, kernel: str, noun: str) -> None:
+    """Raise ``InvalidInputError`` unless all objects are strings, not empty, or None."""
     wrong = [i for i, item in enumerate(objects) if not isinstance(item, str) and item is not None]
     if wrong:
         first = objects[wrong[0]]
@@ -224,7 +224,7 @@ def check_strings(objects: Array, kernel: str, noun: str, *, empty: bool = False
             f"{kernel} reads {noun} as strings, and {len(wrong)} of {len(objects)} values are none, first "
             f"{str(first)[:_SHOWN]!r} ({type(first).__name__}) in row {wrong[0]}. Name a column of {noun}."
         )
-    blank = [] if empty else [i for i, item in enumerate(objects) if item is not None and not item.strip()]
+    blank = [i for i, item in enumerate(objects) if item is not None and not item.strip()]
     if blank:
         raise InvalidInputError(
             f"{len(blank)} of {len(objects)} {noun} are empty, first in row {blank[0]}. Drop these rows, or put None "

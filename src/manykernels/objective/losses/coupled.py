@@ -151,8 +151,8 @@ class RiskCurvature(curvature.Curvature):
 class RiskSets(RiskLayout, CoupledLossBound):
     """The negative logarithm of the partial likelihood for given times, events, strata and weights."""
 
-    def __init__(self, time: Array, event: NDArray[np.bool_], stratum: Array, weight: Array, *, efron: bool) -> None:
-        super().__init__(time, event, stratum, weight, efron=efron)
+    def __init__(self, time: Array, event: NDArray[np.bool_], stratum: Array, weight: Array, ties: str) -> None:
+        super().__init__(time, event, stratum, weight, ties)
         self.weight = weight
         compared = []  # for each stratum the samples that are at risk together with others at some event
         for part in self.slices:
@@ -403,7 +403,7 @@ class CoxPartial(CoupledLoss):
 
     def bind(self, y: Array, weight: Array) -> RiskSets:
         stratum, time = np.divmod(np.abs(y), STRATUM)
-        return RiskSets(time, y > 0, stratum, weight, efron=self.ties == "efron")
+        return RiskSets(time, y > 0, stratum, weight, self.ties)
 
 
 def survival_target(event: ArrayLike, time: ArrayLike, strata: ArrayLike | None = None) -> Array:

@@ -244,9 +244,9 @@ def tie_mixtures(
 
 
 class RiskLayout:
-    """Times, events, strata and positive weights (N,), sorted; ties by Efron's correction, or Breslow's."""
+    """Times, events, strata and positive weights (N,), sorted; ``ties`` is "efron" or "breslow"."""
 
-    def __init__(self, time: Array, event: NDArray[np.bool_], stratum: Array, weight: Array, *, efron: bool) -> None:
+    def __init__(self, time: Array, event: NDArray[np.bool_], stratum: Array, weight: Array, ties: str) -> None:
         self.order: Positions = np.lexsort((~event, time, stratum))
         time, stratum = time[self.order], stratum[self.order]
         self.event = event[self.order]
@@ -263,10 +263,11 @@ class RiskLayout:
         self.rest_starts: Positions = self.starts + np.add.reduceat(self.event.astype(np.intp), self.starts)
         self.group_ends = np.repeat([part.stop for part in self.slices], [p.stop - p.start for p in self.group_slices])
         self.group_hits = np.add.reduceat(np.where(self.event, weight[self.order], 0.0), self.starts)
-        self._lay_out_terms(efron)
+        self._lay_out_terms(ties)
 
-    def _lay_out_terms(self, efron: bool) -> None:
+    def _lay_out_terms(self, ties: str) -> None:
         """Return a term per group with events, or with Efron's correction a term per event."""
+        efron = ties == "efron"
         counts = np.add.reduceat(self.event.astype(np.intp), self.starts)
         steps = counts if efron else np.minimum(counts, 1)
         self.term_group: Positions = np.repeat(np.arange(len(counts)), steps)

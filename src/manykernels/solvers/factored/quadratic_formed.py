@@ -317,22 +317,30 @@ class FormedQuadratic(Quadratic):
         alone = [(low, high, basis[0]) for low, high, basis in self._bases]
         self._cones = Cones(penalty.cones, penalty.starts, alone) if penalty.coned else None
 
-    def _turn(self, V: Array, *, back: bool = False) -> Array:
-        """Return coordinates (T, r) in the eigenbases, or the inverse."""
+    def _turn(self, V: Array) -> Array:
+        """Return coordinates (T, r) in the eigenbases."""
         out = V.copy()
         for low, high, basis in self._bases:
-            turn = basis.swapaxes(1, 2) if back else basis
-            out[:, low:high] = np.matmul(V[:, None, low:high], turn)[:, 0]
+            out[:, low:high] = np.matmul(V[:, None, low:high], basis)[:, 0]
         return out
 
-    def _rotate(self, v: Array, *, back: bool = False) -> Array:
-        """Return coordinates in the basis of the quadratic, or the inverse."""
-        here, there = (self._place, self._given) if back else (self._given, self._place)
-        V, out = v[here], np.empty(there.size)
-        if self._shares is not None and not back:
-            V = self._shares.basis.T @ V
-        V = self._turn(V, back=back)
-        out[there] = V if self._shares is None or not back else self._shares.basis @ V
+    def _turn_back(self, V: Array) -> Array:
+        """Return coordinates (T, r) from those in the eigenbases."""
+        out = V.copy()
+        for low, high, basis in self._bases:
+            out[:, low:high] = np.matmul(V[:, None, low:high], basis.swapaxes(1, 2))[:, 0]
+        return out
+
+    def _rotate(self, v: Array) -> Array:
+        """Return coordinates in the basis of the quadratic."""
+        V, out = v[self._given], np.empty(self._place.size)
+        out[self._place] = self._turn(V if self._shares is None else self._shares.basis.T @ V)
+        return out
+
+    def _rotate_back(self, v: Array) -> Array:
+        """Return coefficients from coordinates in the basis of the quadratic."""
+        V, out = self._turn_back(v[self._place]), np.empty(self._given.size)
+        out[self._given] = V if self._shares is None else self._shares.basis @ V
         return out
 
     def _product(self, v: Array) -> Array:
@@ -346,7 +354,7 @@ class FormedQuadratic(Quadratic):
     def _couple_blocks(self, V: Array) -> Array:
         """Return the coupling between blocks times coordinates (T - 1, r)."""
         assert self._shares is not None
-        return self._turn(self._shares.product(self._turn(V, back=True).T).T)
+        return self._turn(self._shares.product(self._turn_back(V).T).T)
 
     @classmethod
     def create(cls, objective: FactoredObjective, curvature: Curvature, rows: int) -> FormedQuadratic:
@@ -393,7 +401,7 @@ class FormedQuadratic(Quadratic):
             self.penalty = replace(self.penalty, outside=outside)
         at = Position(self._rotate(v), self._rotate(gradient), NOTHING, 0.0)
         self.minimize(at, tol * self._violation(at.v, at.slopes))
-        return self.penalty.project_groups(self._rotate(at.v, back=True)), self._rotate(at.slopes, back=True)
+        return self.penalty.project_groups(self._rotate_back(at.v)), self._rotate_back(at.slopes)
 
     def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
         """Let all groups take some turns; return the violation in place of a gap."""
@@ -535,7 +543,7 @@ class FormedQuadratic(Quadratic):
 
         def apply(r: Array) -> Array:
             r = self._rotate(r)
-            return self._rotate(np.where(free, r / sizes, 0.0) if factor is None else factor.solve(r), back=True)
+            return self._rotate_back(np.where(free, r / sizes, 0.0) if factor is None else factor.solve(r))
 
         return apply
 

@@ -151,7 +151,7 @@ class RowQuadratic(Quadratic):
         """Return the division by the curvatures of groups alone and of the penalty; zero on groups at zero."""
         curve = PenaltyCurve.evaluate(self.penalty, v)
         scale = np.where(curve.free, 1.0 / (self.eigenvalues + curve.pull), 0.0)
-        return lambda r: self.rotate(scale * self.rotate(r), back=True)
+        return lambda r: self.rotate_back(scale * self.rotate(r))
 
     def _response(self, objective: FactoredObjective) -> Array:
         """Return the response of the score shifts (T, T) to slope sums of all outputs."""
@@ -166,12 +166,19 @@ class RowQuadratic(Quadratic):
         add_curved(*self._curved, image, out)
         return out
 
-    def rotate(self, v: Array, *, back: bool = False) -> Array:
-        """Return coefficients in the eigenbases, or the inverse."""
+    def rotate(self, v: Array) -> Array:
+        """Return coefficients in the eigenbases."""
+        return self._multiply_groups(v, self._turns)
+
+    def rotate_back(self, v: Array) -> Array:
+        """Return coefficients from those in the eigenbases."""
+        return self._multiply_groups(v, self._turns.swapaxes(1, 2))
+
+    def _multiply_groups(self, v: Array, turns: Array) -> Array:
+        """Return coefficients with those of every group multiplied by a matrix."""
         (groups, most, _), (place, slots) = self.bases.shape, self._slots
         parts, out = np.zeros((groups, len(place), most)), np.empty_like(v)
         parts.reshape(-1)[slots] = v[place]
-        turns = self._turns.swapaxes(1, 2) if back else self._turns
         out[place] = (parts @ turns).reshape(-1)[slots]
         return out
 
@@ -193,7 +200,7 @@ class RowQuadratic(Quadratic):
         # Where curvatures stay, the quadratic is the loss itself, and worth minimizing.
         last_move = 0.0 if objective.constant else LAST_MOVE
         self.sweeps, self.enough, ended = self.minimize(at, ENOUGH * tol, last_move)
-        v, moves = self.rotate(at.v, back=True), objective.intercepts(at.shift)
+        v, moves = self.rotate_back(at.v), objective.intercepts(at.shift)
         if self._Z.dtype == np.float64:
             change = np.ascontiguousarray(at.change.T) if objective.problem.shared else at.change[0]
         else:
