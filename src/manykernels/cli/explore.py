@@ -14,7 +14,7 @@ from manykernels.cli.fit import FoldOptions, LearningOptions, TableOptions, esti
 from manykernels.cli.models import check_picture
 from manykernels.cli.tables import check_new, write_table
 from manykernels.cli.targets import SURVIVAL, LabeledTable
-from manykernels.estimators import regularization_path
+from manykernels.estimators import RegularizationPath, regularization_path
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, check_parameters, place_of, shape_of
 from manykernels.estimators.strength import AUTO, set_error_sizes
 from manykernels.exceptions import InvalidInputError
@@ -84,9 +84,7 @@ def run_path(options: PathOptions, outcome: Outcome) -> None:
         verbose=verbosity(),
         **_settings(options, samples),
     )
-    entry, names = path.entry_alphas, np.array(path.kernel_names, dtype=object)
-    table = path.summary()[["alpha", "n_active", "primal", "relative_gap", "status"]]
-    table = table.assign(enters=[names[entry == alpha].tolist() for alpha in path.alphas])
+    table = _table_of_path(path)
     if options.output is not None:
         write_table(path.frame(), options.output)
     if options.plot is not None:
@@ -105,6 +103,13 @@ def run_path(options: PathOptions, outcome: Outcome) -> None:
     for written in (options.output, options.plot):
         if written is not None:
             outcome.show(f"Written to {written}")
+
+
+def _table_of_path(path: RegularizationPath) -> pd.DataFrame:
+    """Return a row per strength, with the kernels that enter there."""
+    entry, names = path.entry_alphas, np.array(path.kernel_names, dtype=object)
+    table = path.summary()[["alpha", "n_active", "primal", "relative_gap", "status"]]
+    return table.assign(enters=[names[entry == alpha].tolist() for alpha in path.alphas])
 
 
 def _numbers(samples: LabeledTable) -> Any:
@@ -179,10 +184,16 @@ def run_compare(options: CompareOptions, outcome: Outcome) -> None:
         "methods": table.astype(object).where(table.notna(), None).to_dict("records"),
         "output": options.output,
     }
-    score = outcome.result["score"]
+    outcome.show(_show_comparison(table, outcome.result["score"], options.folds))
+    if options.output is not None:
+        outcome.show(f"Written to {options.output}")
+
+
+def _show_comparison(frame: pd.DataFrame, score: str, folds: int) -> Any:
+    """Return a comparison as a table for the terminal."""
     names = ("kernel weights", score, "difference", "p", "kernels", "CPU s a fold")
-    shown = column_table(f"Mean {score} in {options.folds} folds", names, texts=names[:1])
-    for row in table.to_dict("records"):
+    shown = column_table(f"Mean {score} in {folds} folds", names, texts=names[:1])
+    for row in frame.to_dict("records"):
         known = not np.isnan(row["score"])
         shown.add_row(
             row["method"],
@@ -192,9 +203,7 @@ def run_compare(options: CompareOptions, outcome: Outcome) -> None:
             f"{row['n_kernels']:.1f}" if known else "",
             f"{row['cpu_seconds']:.2f}" if known else "",
         )
-    outcome.show(shown)
-    if options.output is not None:
-        outcome.show(f"Written to {options.output}")
+    return shown
 
 
 def _splits(samples: LabeledTable, folds: int, seed: int) -> list[Any]:

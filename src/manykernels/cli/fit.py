@@ -274,20 +274,45 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         **report.to_dict(),
         "constant_scores": constant,
         "importance": [] if importance is None else importance.to_dict("records"),
+        **_origin(options, samples),
+        "model": options.output if saved else None,
+    }
+    outcome.show(*report_tables(report, _facts(options, samples, report), constant, importance), "")
+    _note_doubts(options, samples, report, constant, outcome)
+    if saved:
+        outcome.show(f"Saved to {options.output}. Next: manykernels inspect {options.output}")
+        return
+    outcome.note(
+        f"The fit ended as {report.status!r}, at a relative gap of {report.relative_gap:.1e}, and is not saved. "
+        "Save it anyway with --force, or use other --kernels, a larger --alpha or a larger --tol."
+    )
+
+
+def _origin(options: FitOptions, samples: LabeledTable) -> dict[str, Any]:
+    """Return the table and the columns of a fit, for the result in JSON."""
+    return {
         "data": options.data,
         "target": options.column,
         **survival_columns(options),
         "task_reason": samples.reason,
         "features": list(samples.features.columns),
-        "model": options.output if saved else None,
     }
-    facts = {
+
+
+def _facts(options: FitOptions, samples: LabeledTable, report: MKLReport) -> dict[str, str]:
+    """Return the table, the task, the target and the numbers of rows, as printed above a report."""
+    return {
         "table": f"{options.data}: {len(samples.target)} rows, {samples.features.shape[1]} columns to learn from",
         "task": f"{samples.task}, since {samples.reason}" if options.task == "auto" else samples.task,
         ", ".join([*options.columns, *survival_columns(options).values()]): samples.describe_target(),
         "rows": f"{report.n_samples} to fit, {report.n_test} held out",
     }
-    outcome.show(*report_tables(report, facts, constant, importance), "")
+
+
+def _note_doubts(
+    options: FitOptions, samples: LabeledTable, report: MKLReport, constant: dict[str, float | None], outcome: Outcome
+) -> None:
+    """Note scores that are no better than a constant, nearly perfect, or of sorted rows held out at random."""
     if report.n_active and no_better(report.scores, constant):
         outcome.note(
             f"On the {report.n_test} held-out rows the model is no better than a constant: the selected kernels may be "
@@ -302,13 +327,6 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         outcome.note(
             f"The rows are sorted by {order}. If rows follow each other in time or in groups, scores of rows that were "
             "held out at random are too good: hold out the last rows, or keep groups whole (--groups)."
-        )
-    if saved:
-        outcome.show(f"Saved to {options.output}. Next: manykernels inspect {options.output}")
-    else:
-        outcome.note(
-            f"The fit ended as {report.status!r}, at a relative gap of {report.relative_gap:.1e}, and is not saved. "
-            "Save it anyway with --force, or use other --kernels, a larger --alpha or a larger --tol."
         )
 
 

@@ -411,6 +411,24 @@ def check_picture(plot: Path | None, force: bool, inputs: Sequence[Path | None])
         raise InvalidInputError(f"--plot: {str(plot)!r} must end in {', '.join(PICTURES)}.")
 
 
+def _check_origin(model: Path, metadata: Mapping[str, Any]) -> None:
+    """Raise ``InvalidInputError`` for a model file that the command did not write."""
+    if "target" not in metadata or "test_size" not in metadata:
+        raise InvalidInputError(
+            f"{str(model)!r} was not written by 'manykernels fit'; use manykernels.report(model, X, y) in Python."
+        )
+
+
+def _check_targets(data: Path, frame: pd.DataFrame, metadata: Mapping[str, Any]) -> None:
+    """Raise ``InvalidInputError`` for a table without a target to compare predictions with."""
+    lacking = [name for name in _targets(metadata) if name not in frame.columns]
+    if lacking:
+        raise InvalidInputError(
+            f"A report compares predictions with the target, but {str(data)!r} has no column "
+            f"{tables.quote_names(lacking)}. Give a table that has it; 'manykernels predict' needs none."
+        )
+
+
 def run_report(
     model: console.ModelFile,
     data: Annotated[Path, typer.Argument(help="The table it was fitted to, or one of new rows with the target.")],
@@ -431,18 +449,10 @@ def run_report(
         raise InvalidInputError(f"--output: {str(output)!r} must end in .html.")
     tables.check_new(output, "--output", force, [model, data])
     estimator, metadata = load_model(model), read_metadata(model)
-    if "target" not in metadata or "test_size" not in metadata:
-        raise InvalidInputError(
-            f"{str(model)!r} was not written by 'manykernels fit'; use manykernels.report(model, X, y) in Python."
-        )
+    _check_origin(model, metadata)
     with console.stage(f"reading {data}"):
         frame = tables.read_table(data, encoding, _words(estimator, metadata, na), outcome.note)
-    lacking = [name for name in _targets(metadata) if name not in frame.columns]
-    if lacking:
-        raise InvalidInputError(
-            f"A report compares predictions with the target, but {str(data)!r} has no column "
-            f"{tables.quote_names(lacking)}. Give a table that has it; 'manykernels predict' needs none."
-        )
+    _check_targets(data, frame, metadata)
     samples, split = rows_of_fit(estimator, metadata, frame)
     for note in samples.notes:
         outcome.note(note)

@@ -509,12 +509,7 @@ def plan_kernels(
     sizes |= {"n_targets": form.n_together, "coupled": form.coupled}  # matrices are read for one after the other
     why = _why_factors(sizes, seconds, spared, representation, memory_budget, repeats)
     if why is None or refusal is not None:
-        try:
-            return plan_stack(**sizes, memory_budget=memory_budget, repeats=repeats())
-        except MemoryBudgetError as error:
-            able = "representation='factored' forms none of them"
-            more = able if refusal is None else f"factors, which form none of them, cannot be had: {refusal}"
-            raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
+        return _plan_matrices(sizes, memory_budget, repeats, refusal)
     nbytes = (8 * n_samples * n_columns if column_bytes is None else column_bytes) + object_bytes
     least, working = factored_nbytes(n_kernels, n_samples, n_columns, form, rank, copied, n_linear)
     if nbytes + working > memory_budget:
@@ -527,6 +522,18 @@ def plan_kernels(
     matrices = matrices if nbytes + working + matrices <= memory_budget else 0  # which can do without them
     bytes_held = nbytes, working + matrices, memory_budget, f"Factors: {why}.", matrices, working + matrices - least
     return MemoryPlan("factored", "float64", *bytes_held, n_kernels, n_samples, n_columns, form.n_targets)
+
+
+def _plan_matrices(
+    sizes: dict[str, Any], memory_budget: int | str | None, repeats: Callable[[], Repeats], refusal: str | None
+) -> MemoryPlan:
+    """Return the plan of matrices; an error names factors, or why they cannot be had."""
+    try:
+        return plan_stack(**sizes, memory_budget=memory_budget, repeats=repeats())
+    except MemoryBudgetError as error:
+        able = "representation='factored' forms none of them"
+        more = able if refusal is None else f"factors, which form none of them, cannot be had: {refusal}"
+        raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
 
 
 def quick_matrices(

@@ -357,11 +357,9 @@ def plan_for(
         if representation == FACTORED:
             raise IncompatibleError(f"representation='factored' cannot be had: {refusal_of_bank(bank)}.")
         return None
-    if bank.keeps_shapes:
-        if representation == GRAM:
-            raise IncompatibleError(f"representation='gram' cannot be had: {SHAPES_ON_FACTORS}.")
-        representation = FACTORED
-    table = Table.wrap(X, sparse=True)
+    if bank.keeps_shapes and representation == GRAM:
+        raise IncompatibleError(f"representation='gram' cannot be had: {SHAPES_ON_FACTORS}.")
+    representation, table = FACTORED if bank.keeps_shapes else representation, Table.wrap(X, sparse=True)
     expanded = bank.expand(table)
     if not expanded:
         return None  # fitting the bank says what is wrong with the columns
@@ -521,12 +519,7 @@ def build_stack(
     >>> build_stack(bank, X, memory_budget="1 GB")
     PackedStack(n_kernels=1, n_samples=3, dtype=float64)
     """
-    shaped = [m for m, spec in enumerate(getattr(bank.raw, "specs", ())) if isinstance(spec, Shaped)]
-    if shaped:
-        raise IncompatibleError(
-            f"Kernel {bank.names[shaped[0]]!r} has a shape, which Gram matrices cannot represent. Use an estimator "
-            f"with factors, such as MKLRegressor or solve, or leave out the shape."
-        )
+    _refuse_shapes(bank)
     prepared = X if isinstance(X, PreparedRows) else bank.prepare(X)
     if isinstance(bank.raw, ProductKernels):
         return stack_of(bank.raw, bank.narrow(prepared).data)  # whose memory is that of the members
@@ -551,6 +544,21 @@ def build_stack(
         spare_bytes=plan.budget - plan.working_nbytes,
     )
     _check_finite(lazy.diag(), lazy)
+    return _store_matrices(lazy, plan, distinct, lines)
+
+
+def _refuse_shapes(bank: FittedBank) -> None:
+    """Raise an error if the function of a kernel must have a shape."""
+    shaped = [m for m, spec in enumerate(getattr(bank.raw, "specs", ())) if isinstance(spec, Shaped)]
+    if shaped:
+        raise IncompatibleError(
+            f"Kernel {bank.names[shaped[0]]!r} has a shape, which Gram matrices cannot represent. Use an estimator "
+            f"with factors, such as MKLRegressor or solve, or leave out the shape."
+        )
+
+
+def _store_matrices(lazy: LazyStack, plan: MemoryPlan, distinct: list[Distinct], lines: Lines | None) -> GramStack:
+    """Return the matrices of a stack in the storage of a plan."""
     if (distinct or lines is not None) and plan.kind != "dense":
         stored = None if plan.kind == "lazy" else plan.dtype
         stack = DistinctStack(lazy, distinct, dtype=stored, lines=lines)

@@ -297,51 +297,75 @@ def create_factor_rows(
     active, n_targets = model._expansion.active, model._expansion.n_targets
     most = most_rows(stack, fit, active.tolist()) if most is None else most
     kept = some_rows(len(weight), most, _seed_of(model))
-    place = {int(m): slot for slot, m in enumerate(active)}
-    values = np.zeros((len(active), len(kept), n_targets))
-    none = np.zeros((len(kept), 0)), np.zeros(0)
-    factors, tols = [[none] * len(active) for _ in range(n_targets)], np.full(len(active), FACTOR_TOL)
-    sizes: Any = np.zeros((n_targets, len(active)))
-    first, many, whole, rows_of = 0, False, False, _rows_once(stack, kept)
-    for found in fit.solutions:
-        functions: Any = found.functions
-        for component in (each for each in functions.components if each.kernel in place):
-            at, target, kernel = place[component.kernel], first + component.target, component.kernel
-            if component.tol is None and not (stack.table.chunked or stack.shaped or stack.needs_products(kernel)):
-                # Factors of what is held as a matrix are large, and are made when they are asked for.
-                whole, values[at, :, target] = True, component.values(stack, stack.table, kept)
-                sizes[target, at] = stack._kernel_diag(kernel)[kept].mean()
-                continue
-            tol = FACTOR_TOL if component.tol is None else component.tol
-            tols[at] = tol
-            Z, v = rows_of(kernel, tol), component.coefficients
-            if Z is None:
-                many, values[at, :, target] = True, component.values(stack, stack.table, kept)
-                sizes[target, at] = stack._kernel_diag(kernel)[kept].mean()
-                continue
-            if component.tol is None:
-                values[at, :, target] = component.values(stack, stack.table, kept)
-                support = np.flatnonzero(v)
-                v = stack.templates([kernel], tol)[0].transfer(stack.table).rows(support).T @ v[support]
-            else:
-                values[at, :, target] = Z @ v
-                if (G := stack.constraints_of(kernel)) is not None:  # without a row, curves move along faces
-                    Z, v = Z @ face(G, v), face(G, v).T @ v
-            factors[target][at], sizes[target, at] = (Z, v), float(np.mean(np.sum(Z**2, axis=1)))
-        first += np.size(found.intercept)
+    parts = _Parts(stack, active, kept, n_targets)
+    parts.add_solutions(fit.solutions)
     losses = tuple(problem.loss for problem in fit.problems)
     rho = np.column_stack([found.dual_coef for found in fit.solutions])[kept]
     intercepts = np.concatenate([np.atleast_1d(found.intercept) for found in fit.solutions])
     weights = np.broadcast_to(model._expansion.weights, (n_targets, len(active)))
+    many = parts.matrix_free
     now = many and (stack.table.chunked or stack.shaped)
     grams = stack.block(kept, kept, active) if now else None  # features: among some rows, matrices are less
-    unit = np.sum(weights * np.reshape(sizes, weights.shape), axis=1)
+    unit = np.sum(weights * np.reshape(parts.sizes, weights.shape), axis=1)
     share = len(weight) / len(kept)
-    fitted = targets_of(model, values, intercepts, rho, losses, y[kept], weight[kept], unit, share)
-    left = FactorRows(fitted, [] if many else factors, grams, losses, y[kept], weight[kept])
+    fitted = targets_of(model, parts.values, intercepts, rho, losses, y[kept], weight[kept], unit, share)
+    left = FactorRows(fitted, [] if many else parts.factors, grams, losses, y[kept], weight[kept])
     rank = max((sum(Z.shape[1] for Z, _ in own) for own in left.factors), default=0)
-    late = many or whole or rank > RANK_PER_ROW * len(kept)
-    return left.replace_factors(stack, active, kept, () if many else tuple(tols.tolist())) if late else left
+    late = many or parts.held_as_matrices or rank > RANK_PER_ROW * len(kept)
+    return left.replace_factors(stack, active, kept, () if many else tuple(parts.tols.tolist())) if late else left
+
+
+class _Parts:
+    """Values, factors and sizes of the active kernels on some rows, by target, collected from solutions."""
+
+    def __init__(self, stack: FactoredStack, active: Array, kept: Array, n_targets: int) -> None:
+        none = np.zeros((len(kept), 0)), np.zeros(0)
+        self.values = np.zeros((len(active), len(kept), n_targets))
+        self.factors, self.tols = [[none] * len(active) for _ in range(n_targets)], np.full(len(active), FACTOR_TOL)
+        self.sizes = np.zeros((n_targets, len(active)))  # mean diagonal of every kernel
+        self.held_as_matrices = self.matrix_free = False  # whether any kernel is
+        self._stack, self._kept, self._place = stack, kept, {int(m): slot for slot, m in enumerate(active)}
+        self._rows_of = _rows_once(stack, kept)
+
+    def add_solutions(self, solutions: Sequence[Any]) -> None:
+        """Add the components of all solutions."""
+        first = 0
+        for found in solutions:
+            functions: Any = found.functions
+            for component in (each for each in functions.components if each.kernel in self._place):
+                self._add(component, first + component.target)
+            first += np.size(found.intercept)
+
+    def _add(self, component: Any, target: int) -> None:
+        """Add the function of a kernel for a target."""
+        stack, at, kernel = self._stack, self._place[component.kernel], component.kernel
+        if component.tol is None and not (stack.table.chunked or stack.shaped or stack.needs_products(kernel)):
+            # Factors of what is held as a matrix are large, and are made when they are asked for.
+            self.held_as_matrices = True
+            self._add_values(component, target)
+            return
+        tol = FACTOR_TOL if component.tol is None else component.tol
+        self.tols[at] = tol
+        Z, v = self._rows_of(kernel, tol), component.coefficients
+        if Z is None:
+            self.matrix_free = True
+            self._add_values(component, target)
+            return
+        if component.tol is None:
+            self.values[at, :, target] = component.values(stack, stack.table, self._kept)
+            support = np.flatnonzero(v)
+            v = stack.templates([kernel], tol)[0].transfer(stack.table).rows(support).T @ v[support]
+        else:
+            self.values[at, :, target] = Z @ v
+            if (G := stack.constraints_of(kernel)) is not None:  # without a row, curves move along faces
+                Z, v = Z @ face(G, v), face(G, v).T @ v
+        self.factors[target][at], self.sizes[target, at] = (Z, v), float(np.mean(np.sum(Z**2, axis=1)))
+
+    def _add_values(self, component: Any, target: int) -> None:
+        """Add the values of a function without factors, and the mean diagonal of the kernel."""
+        at, kernel = self._place[component.kernel], component.kernel
+        self.values[at, :, target] = component.values(self._stack, self._stack.table, self._kept)
+        self.sizes[target, at] = self._stack._kernel_diag(kernel)[self._kept].mean()
 
 
 def targets_of(

@@ -75,16 +75,8 @@ def _check_rows(estimator: BaseEstimator, X: TableLike, *, precomputed: bool, re
         return pairs
     table = Table.wrap(X, sparse=getattr(estimator, "_takes_sparse", False))
     if not reset:
-        known = getattr(estimator, "feature_names_in_", None)
-        table = table.completed(known)
-        if known is not None and table.columns == tuple(known):
-            return table  # nothing is left to compare, and asking takes as long as to predict few rows
-        if read is not None and known is not None and table.columns is not None and table.n_columns < len(known):
-            named = set(table.columns)
-            if set(known[read]) <= named <= set(known):
-                return table
-        plain = isinstance(X, np.ndarray) and not hasattr(estimator, "feature_names_in_")
-        if plain and table.n_columns == getattr(estimator, "n_features_in_", None):
+        table = table.completed(getattr(estimator, "feature_names_in_", None))
+        if _matches_columns(estimator, X, table, read):
             return table
     try:
         with invalid_input():
@@ -94,6 +86,20 @@ def _check_rows(estimator: BaseEstimator, X: TableLike, *, precomputed: bool, re
     if reset and table.is_sparse and getattr(estimator, "kernels", None) is None:
         _warn_of_spreads(table)
     return table
+
+
+def _matches_columns(estimator: BaseEstimator, X: TableLike, table: Table, read: Array | None) -> bool:
+    """Return whether the columns of new rows are plainly those of the fit, or have all that the model reads.
+
+    The comparison of scikit-learn takes as long as to predict few rows.
+    """
+    known = getattr(estimator, "feature_names_in_", None)
+    if known is None:
+        return isinstance(X, np.ndarray) and table.n_columns == getattr(estimator, "n_features_in_", None)
+    if table.columns is None:
+        return False
+    few = read is not None and table.n_columns < len(known)
+    return table.columns == tuple(known) or (few and set(known[read]) <= set(table.columns) <= set(known))
 
 
 def part_of(rows: Rows, numbers: Array, *, by_columns: bool) -> Rows:

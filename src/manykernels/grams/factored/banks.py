@@ -31,6 +31,7 @@ from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DefaultKernels
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, check_diagonal, training_scales, unit_factors
 from manykernels.kernels.bank.patterns import NamedKernel, distinct_specs
+from manykernels.kernels.bank.table_kernels import TableKernels
 from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, require_width
 from manykernels.kernels.specs.inner import Linear
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
@@ -273,6 +274,26 @@ def refusal_of_bank(bank: object, *, fit_intercept: bool = True) -> str | None:
     return None
 
 
+def _fit_table(bank: KernelBank, rows: Table) -> tuple[TableKernels, ColumnTable]:
+    """Return the kernels of a bank before normalization, and the columns that they read, in place if possible."""
+    in_place = _reads_any_unit(bank, rows)
+    raw, values = bank.fit_columns(rows, in_their_units=in_place)
+    if in_place and not _plain_units(raw.column_means, raw.column_scales):
+        in_place = False
+        raw, values = bank.fit_columns(rows)
+    gaps = not in_place and not plainly_finite(numbers_of(values)) and bool(np.isnan(numbers_of(values)).any())
+    if gaps and bank.center:
+        raise IncompatibleError(
+            "Kernels with missing values cannot be centered as factors: rows with missing values would not be zero. "
+            "Use center=False, impute the values, or pass representation='gram' for fewer rows."
+        )
+    columns: Any = np.asfortranarray(numbers_of(values))
+    if isinstance(values, MixedRows):
+        columns = MixedRows(columns, values.objects)
+    units = (raw.column_means, raw.column_scales) if in_place else None
+    return raw, ColumnTable(columns, missing="mask" if gaps else "error", units=units)
+
+
 def fit_factors(
     bank: KernelBank, X: object, *, fit_intercept: bool = True, rounded: bool = False
 ) -> tuple[FittedBank, FactoredStack]:
@@ -292,25 +313,8 @@ def fit_factors(
     why = refusal_of_bank(bank, fit_intercept=fit_intercept)
     if why is not None:
         raise IncompatibleError(f"This bank cannot be held as factors: {why}. Or pass representation='gram'.")
-    rows = Table.wrap(X, sparse=True)
-    in_place = _reads_any_unit(bank, rows)
-    raw, values = bank.fit_columns(rows, in_their_units=in_place)
-    if in_place and not _plain_units(raw.column_means, raw.column_scales):
-        in_place = False
-        raw, values = bank.fit_columns(rows)
-    gaps = not in_place and not plainly_finite(numbers_of(values)) and bool(np.isnan(numbers_of(values)).any())
-    if gaps and bank.center:
-        raise IncompatibleError(
-            "Kernels with missing values cannot be centered as factors: rows with missing values would not be zero. "
-            "Use center=False, impute the values, or pass representation='gram' for fewer rows."
-        )
-    columns: Any = np.asfortranarray(numbers_of(values))
-    if isinstance(values, MixedRows):
-        columns = MixedRows(columns, values.objects)
-    units = (raw.column_means, raw.column_scales) if in_place else None
-    table = ColumnTable(columns, missing="mask" if gaps else "error", units=units)
+    raw, table = _fit_table(bank, Table.wrap(X, sparse=True))
     table.kept_dtype = np.dtype(np.float32 if rounded else np.float64)
-    del values
     places, used = raw.positions, raw.used.tolist()
     if used[-1] >= len(used):  # others are left out
         place = {j: at for at, j in enumerate(used)}

@@ -118,18 +118,7 @@ class ConvergenceDisplay(draw.Display):
         """Draw the gap; zeros, which a log axis lacks, appear at the lower edge."""
         check_choice(x, LABELS, "x")
         runs = list(self.history.groupby("run", sort=False))
-        # The slowest are named: of a hundred classes they are what one looks for.
-        last = {name: float(run["relative_gap"].iloc[-1]) for name, run in runs}
-        named = {name for name, _ in sorted(last.items(), key=lambda item: -item[1])[:MOST_NAMED]}
-        number = 0
-        for name, run in runs:
-            gaps = run["relative_gap"].clip(lower=self._floor())
-            if name not in named:
-                ax.semilogy(run[x], gaps, color=draw.ink_of(ax).muted, linewidth=0.6, alpha=0.5, zorder=1)
-                continue
-            style = {**draw.line_of(ax, number), "markersize": 4.5, **line_style}
-            ax.semilogy(run[x], gaps, label=draw.plain(draw.cut_text(str(name), draw.legend_letters(ax))), **style)
-            number += 1
+        for run in self._draw_runs(ax, runs, x, **line_style):
             if annotate:
                 self._annotate(ax, run, x)
         if self.tol is not None:
@@ -148,6 +137,24 @@ class ConvergenceDisplay(draw.Display):
             draw.legend_beside(ax, len(runs) - MOST_NAMED, "(gray)")
         # A legend and long labels, such as 0.0025 seconds, leave a small picture room for few of them.
         ax.locator_params(axis="x", nbins=max(1, min(6, int(draw.inches_of(ax)[0] / 1.5))))
+
+    def _draw_runs(
+        self, ax: Axes, runs: list[tuple[Any, pd.DataFrame]], x: str, **line_style: object
+    ) -> list[pd.DataFrame]:
+        """Draw a line per run, the slowest with names, and return these."""
+        # The slowest are named: of a hundred classes they are what one looks for.
+        last = {name: float(run["relative_gap"].iloc[-1]) for name, run in runs}
+        named = {name for name, _ in sorted(last.items(), key=lambda item: -item[1])[:MOST_NAMED]}
+        drawn: list[pd.DataFrame] = []
+        for name, run in runs:
+            gaps = run["relative_gap"].clip(lower=self._floor())
+            if name not in named:
+                ax.semilogy(run[x], gaps, color=draw.ink_of(ax).muted, linewidth=0.6, alpha=0.5, zorder=1)
+                continue
+            style = {**draw.line_of(ax, len(drawn)), "markersize": 4.5, **line_style}
+            ax.semilogy(run[x], gaps, label=draw.plain(draw.cut_text(str(name), draw.legend_letters(ax))), **style)
+            drawn.append(run)
+        return drawn
 
     def _floor(self) -> float:
         gaps = self.history["relative_gap"]

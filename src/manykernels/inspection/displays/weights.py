@@ -29,7 +29,7 @@ from manykernels.inspection.displays.kernel_table import (
     target_table,
 )
 from manykernels.inspection.pipelines import unwrapped
-from manykernels.validation.arrays import check_choice, check_count
+from manykernels.validation.arrays import Array, check_choice, check_count
 from manykernels.validation.parameters import check_unit
 
 if TYPE_CHECKING:
@@ -264,16 +264,7 @@ class WeightMapDisplay(draw.Display):
         rows = _largest(frame.sum(axis=1).to_numpy(), min(max_rows, draw.rows_that_fit(ax, below + 0.1)))
         columns = _largest(frame.sum(axis=0).to_numpy(), min(max_columns, max(2, fitting)))
         shown, n_single = frame.iloc[rows, columns], int(np.count_nonzero(rows < self.n_single))
-        ink, values = draw.ink_of(ax), shown.to_numpy()
-        from matplotlib.colors import ListedColormap, PowerNorm
-
-        largest = float(np.nanmax(values, initial=0.0)) or 1.0
-        edges: dict[str, Any] = {"edgecolors": [ink.faint], "linewidth": 0.6}
-        colors = _colors(ink.dark) if cmap is None else cmap
-        style: dict[str, Any] = {"norm": PowerNorm(0.5, 0.0, largest), "cmap": colors, **edges}
-        drawn = np.ma.masked_where(np.isnan(values) | (values == 0), values)
-        ax.pcolormesh(np.isnan(values), cmap=ListedColormap([ink.face, ink.faint]), vmin=0, vmax=1, **edges)
-        image = ax.pcolormesh(drawn, **{**style, **image_style})
+        ink, image = draw.ink_of(ax), _draw_cells(ax, shown.to_numpy(), cmap, **image_style)
         (n_rows, n_columns), (of_rows, of_columns) = shown.shape, self.weights.shape
         places = ["all columns" if place == "all" else str(place) for place in shown.index]
         rest = of_rows - n_rows
@@ -292,6 +283,19 @@ class WeightMapDisplay(draw.Display):
         draw.write(ax, title=f"Weight of each column and {what}", pad=34 if headed else None)
         if colorbar:
             ax.figure.colorbar(image, ax=ax, label="kernel weight", shrink=0.6, pad=0.02)
+
+
+def _draw_cells(ax: Axes, values: Array, cmap: str | Colormap | None, **image_style: object) -> Any:
+    """Draw a cell per weight, faint where there is no kernel, and return the image of the weights."""
+    from matplotlib.colors import ListedColormap, PowerNorm
+
+    ink, largest = draw.ink_of(ax), float(np.nanmax(values, initial=0.0)) or 1.0
+    edges: dict[str, Any] = {"edgecolors": [ink.faint], "linewidth": 0.6}
+    colors = _colors(ink.dark) if cmap is None else cmap
+    style: dict[str, Any] = {"norm": PowerNorm(0.5, 0.0, largest), "cmap": colors, **edges}
+    drawn = np.ma.masked_where(np.isnan(values) | (values == 0), values)
+    ax.pcolormesh(np.isnan(values), cmap=ListedColormap([ink.face, ink.faint]), vmin=0, vmax=1, **edges)
+    return ax.pcolormesh(drawn, **{**style, **image_style})
 
 
 def _weights_by_kind(estimator: BaseEstimator, table: pd.DataFrame) -> pd.DataFrame:

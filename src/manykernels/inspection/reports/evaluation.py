@@ -125,10 +125,7 @@ def evaluate(
     seed: int,
 ) -> Evaluation:
     """Predict unseen rows with known targets, unless ``cv`` is None, and score the predictions."""
-    fitted = last_step(model)
-    solution = fitted.solution_[0] if isinstance(fitted.solution_, tuple) else fitted.solution_
-    n_trained = int(getattr(fitted, "_n_samples", len(solution.dual_coef)))
-    unseen = test if test is not None else ((X, y) if len(y) != n_trained else None)
+    unseen = test if test is not None else ((X, y) if len(y) != _n_trained(model) else None)
     way = HELD_OUT if unseen is not None else (TRAINING if cv is None else FOLDS)
     rows = SplitRows(X, y, _splits(task, y, cv, groups, seed), groups)
     truth = y if unseen is None else unseen[1]
@@ -138,24 +135,14 @@ def evaluate(
     if task == SURVIVAL:
         truth = apart_by_folds(truth, rows.splits) if n_folds else truth
         concordance_index(truth, guesses.predicted)  # or a word on why there is none
-    draws, names = Draws(len(truth), n_draws, seed), _metrics(task, truth)
-    scores = [draws.score(name, METRICS[name](draws.counts, truth, guesses.predicted)) for name in names]
-    measure, own = partial(METRICS[names[0]], draws.counts, truth), guesses.predicted
-    by_area = False
-    if guesses.ranks is not None and guesses.ranks.ndim == 1 and len(np.unique(truth)) == 2:
-        areas = partial(areas_under_curve, draws.counts, truth == model.classes_[1])
-        by_area = getattr(fitted, "scoring", None) == "roc_auc"
-        scores.insert(0 if by_area else 1, draws.score(AREA, areas(guesses.ranks)))
-        measure, own = (areas, guesses.ranks) if by_area else (measure, own)
+    draws = Draws(len(truth), n_draws, seed)
+    scores, how = _score(model, task, truth, guesses, draws)
     labels = None
     if task == LABELS and guesses.ranks is not None:
-        scores.append(draws.score(LABEL_AREA, label_areas(draws.counts, truth, guesses.ranks)))
-        proper = hasattr(fitted, "predict_proba")
-        labels = label_scores(truth, guesses.ranks, fitted._target_labels(), proper=proper)
+        area, labels = _score_labels(model, truth, guesses.ranks, draws)
+        scores.append(area)
     # Simpler models that were held to unseen rows do not compare with a score on the training rows.
     compared = baselines and way != TRAINING and task != LABELS
-    answer = _margins if by_area else _labels
-    how = (answer, measure, own, draws, scores[0].name)
     rivals, left_out = _rivals(model, task, rows, test, *how) if compared else ((), {})
     return Evaluation(
         way=way,
@@ -282,6 +269,45 @@ def apart_by_folds(target: Array, splits: list[tuple[Array, Array]]) -> Array:
     apart = target.copy()
     apart["stratum"] = np.unique(np.stack([fold, target["stratum"]]), axis=1, return_inverse=True)[1].ravel()
     return apart
+
+
+def _n_trained(model: BaseEstimator) -> int:
+    """Return the number of training rows."""
+    fitted = last_step(model)
+    solution = fitted.solution_[0] if isinstance(fitted.solution_, tuple) else fitted.solution_
+    return int(getattr(fitted, "_n_samples", len(solution.dual_coef)))
+
+
+def _score(
+    model: BaseEstimator, task: str, truth: Array, guesses: Guesses, draws: Draws
+) -> tuple[list[Score], tuple[Any, ...]]:
+    """Return the scores of predictions, the deciding one first, and how simpler models are compared by it."""
+    names = _metrics(task, truth)
+    scores = [draws.score(name, METRICS[name](draws.counts, truth, guesses.predicted)) for name in names]
+    measure, own = partial(METRICS[names[0]], draws.counts, truth), guesses.predicted
+    by_area = False
+    if guesses.ranks is not None and guesses.ranks.ndim == 1 and len(np.unique(truth)) == 2:
+        areas = partial(areas_under_curve, draws.counts, truth == model.classes_[1])
+        by_area = getattr(last_step(model), "scoring", None) == "roc_auc"
+        scores.insert(0 if by_area else 1, draws.score(AREA, areas(guesses.ranks)))
+        measure, own = (areas, guesses.ranks) if by_area else (measure, own)
+    return scores, (_margins if by_area else _labels, measure, own, draws, scores[0].name)
+
+
+def _score_labels(model: BaseEstimator, truth: Array, ranks: Array, draws: Draws) -> tuple[Score, pd.DataFrame]:
+    """Return the mean area of labels under their curves, and the scores of every label."""
+    fitted = last_step(model)
+    area = draws.score(LABEL_AREA, label_areas(draws.counts, truth, ranks))
+    return area, label_scores(truth, ranks, fitted._target_labels(), proper=hasattr(fitted, "predict_proba"))
+
+
+def _predict(model: BaseEstimator, X: Any, unseen: tuple[Any, Array] | None, shuffled: Shuffled) -> Guesses:
+    """Return predictions of unseen rows, whose parts are also shuffled, or else of the training rows."""
+    asked = X if unseen is None else unseen[0]
+    guesses = Guesses(np.asarray(model.predict(asked)), _ranks(model, asked))
+    if unseen is not None:
+        shuffled.add_parts(model, *unseen)
+    return guesses
 
 
 def _refit(model: BaseEstimator, rows: SplitRows, shuffled: Shuffled) -> Guesses:

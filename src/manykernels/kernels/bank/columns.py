@@ -376,23 +376,30 @@ def _check_array(X: Any) -> Array:
     except OverflowError as error:
         raise InvalidInputError(f"X holds {BEYOND_FLOATS} ({error}).") from error
     except TypeError as error:
-        if hasattr(X, "sample_ids"):
-            raise InvalidInputTypeError(
-                "X is a KernelStack, which holds matrices of kernels: pass kernels='precomputed' or a PrecomputedBank."
-            ) from error
-        raise InvalidInputTypeError(
-            f"X has values that are not numbers ({error}). Arrays hold numbers only; the columns of a DataFrame may "
-            "also be dates, categories or booleans."
-        ) from error
+        raise InvalidInputTypeError(_describe_type(X, error)) from error
     except ValueError as error:
-        shape = np.shape(X)
-        if len(shape) <= 2:
-            raise InvalidInputError(f"{error}{_text_in(X)}") from error
-        told = "These may be matrices of kernels: then pass kernels='precomputed'" if shape[-1] == shape[-2] else ""
-        raise InvalidInputError(
-            f"X has {len(shape)} dimensions, shape {shape}, and a table of samples has 2. "
-            f"{told or 'Make one row of numbers a sample, as X.reshape(len(X), -1) does'}."
-        ) from error
+        raise InvalidInputError(_describe_shape(X, error)) from error
+
+
+def _describe_type(X: Any, error: TypeError) -> str:
+    """Return the error message for an object with values that are not numbers."""
+    if hasattr(X, "sample_ids"):
+        return "X is a KernelStack, which holds matrices of kernels: pass kernels='precomputed' or a PrecomputedBank."
+    return (
+        f"X has values that are not numbers ({error}). Arrays hold numbers only; the columns of a DataFrame may "
+        "also be dates, categories or booleans."
+    )
+
+
+def _describe_shape(X: Any, error: ValueError) -> str:
+    """Return the error message for an array that is not two-dimensional, or holds text."""
+    shape = np.shape(X)
+    if len(shape) <= 2:
+        return f"{error}{_text_in(X)}"
+    advice = "Make one row of numbers a sample, as X.reshape(len(X), -1) does"
+    if shape[-1] == shape[-2]:
+        advice = "These may be matrices of kernels: then pass kernels='precomputed'"
+    return f"X has {len(shape)} dimensions, shape {shape}, and a table of samples has 2. {advice}."
 
 
 def _no_table(X: Any) -> str:

@@ -43,51 +43,64 @@ def conjugate_step(
     columns that take turns preconditions it. The intercepts are last. Also returns the approximate gap of the residual:
     dual coefficients are scaled by the worst relative violation, ``|r_m| / |g_m|`` of ``Omega'(v) = g``.
     """
-    curve = PenaltyCurve.evaluate(objective.penalty, v)
-    rank, none, totals = objective.rank, np.zeros(objective.n_free), objective.totals(curvature.diagonal)
-    totals[totals == 0] = np.inf
-
-    def precondition(r: Array) -> Array:
-        return np.concatenate([inverse(r[:rank]), r[rank:] / totals])
-
-    def spread(d: Array) -> Array:
-        return objective.scores(d[:rank]) + objective.intercepts(d[rank:])
-
-    alive = [bool(part.any()) for part in objective.split(curve.free)]
-
-    def gather(rows: Array) -> Array:
-        parts = [
-            operator.adjoint(rows) if own else np.zeros(size)
-            for operator, own, size in zip(objective.operators, alive, np.diff(objective.ends), strict=True)
-        ]
-        return np.append(np.concatenate(parts) * curve.free, objective.totals(rows))
-
-    pulls, sizes = objective.penalty.norms(curve.gradient), objective.penalty.norms(v)
-    pulled, whole = pulls > 0, float(pulls @ sizes)
-    if objective.penalty.bare.any():  # nothing is scaled to where these residuals would be allowed
-        whole = np.inf
-
-    def bound_residual(r: Array) -> float:
-        own = objective.penalty.norms(r[:rank])[pulled] / pulls[pulled]
-        return whole * float(own.max(initial=0.0)) if own.size else np.inf
-
-    image = ahead = np.zeros_like(slope)
-
-    def product(d: Array) -> Array:
-        nonlocal ahead
-        ahead = spread(d)
-        return gather(curvature.product(ahead)) + np.append(curve.product(d[:rank]), none)
-
-    system = ConjugateGradients(product, -gather(slope) - np.append(curve.gradient, none), precondition)
+    active, rank, image = ActiveSystem(objective, v, curvature, inverse), objective.rank, np.zeros_like(slope)
+    system = ConjugateGradients(active.product, -active.gradient(slope), active.precondition)
     for _ in range(15):
-        if system.is_within(0.1) or bound_residual(system.residual) <= tol:
+        if system.is_within(0.1) or active.gap(system.residual) <= tol:
             break
         if not (length := system.step()):
             break
-        image = image + length * ahead
+        image = image + length * active.image
     x = system.x
     along = line_minimum(objective.penalty, v, x[:rank], inner(slope, image), curvature.square(image))
-    return along * x[:rank], along * objective.intercepts(x[rank:]), along * image, bound_residual(system.residual)
+    return along * x[:rank], along * objective.intercepts(x[rank:]), along * image, active.gap(system.residual)
+
+
+class ActiveSystem:
+    """The matrix ``Z'DZ + Omega''`` in the nonzero groups and the intercepts, which are last."""
+
+    image: Array  # of the last vector in `product`: the change of scores
+
+    def __init__(self, objective: FactoredObjective, v: Array, curvature: Curvature, inverse: Any) -> None:
+        self._objective, self._curvature, self._inverse = objective, curvature, inverse
+        self._curve, self._none = PenaltyCurve.evaluate(objective.penalty, v), np.zeros(objective.n_free)
+        self._totals = objective.totals(curvature.diagonal)
+        self._totals[self._totals == 0] = np.inf
+        self._alive = [bool(part.any()) for part in objective.split(self._curve.free)]
+        self._pulls = objective.penalty.norms(self._curve.gradient)
+        self._whole = float(self._pulls @ objective.penalty.norms(v))
+        if objective.penalty.bare.any():  # nothing is scaled to where these residuals would be allowed
+            self._whole = np.inf
+
+    def precondition(self, r: Array) -> Array:
+        """Return the approximate solution of the system with the right side ``r``."""
+        rank = self._objective.rank
+        return np.concatenate([self._inverse(r[:rank]), r[rank:] / self._totals])
+
+    def gradient(self, slope: Array) -> Array:
+        """Return the gradient of loss and penalty from slopes of the loss."""
+        return self._gather(slope) + np.append(self._curve.gradient, self._none)
+
+    def product(self, d: Array) -> Array:
+        """Return the matrix times a vector."""
+        objective, rank = self._objective, self._objective.rank
+        self.image = objective.scores(d[:rank]) + objective.intercepts(d[rank:])
+        return self._gather(self._curvature.product(self.image)) + np.append(self._curve.product(d[:rank]), self._none)
+
+    def gap(self, r: Array) -> float:
+        """Return the gap of a residual."""
+        pulled = self._pulls > 0
+        own = self._objective.penalty.norms(r[: self._objective.rank])[pulled] / self._pulls[pulled]
+        return self._whole * float(own.max(initial=0.0)) if own.size else np.inf
+
+    def _gather(self, rows: Array) -> Array:
+        """Return the products of rows with the factors of nonzero groups and with ones."""
+        objective = self._objective
+        parts = [
+            operator.adjoint(rows) if own else np.zeros(size)
+            for operator, own, size in zip(objective.operators, self._alive, np.diff(objective.ends), strict=True)
+        ]
+        return np.append(np.concatenate(parts) * self._curve.free, objective.totals(rows))
 
 
 class ProductQuadratic(Quadratic):
