@@ -242,9 +242,9 @@ def test_r2_is_not_split_where_predictions_are_no_sums():
 
 
 def test_targets_keep_no_bounds_of_coefficients_after_their_fit(monkeypatch):
-    kept, fit_chosen, copies = [], learning.learned, 8  # enough for a batch on any of the averages
+    kept, fit_chosen, copies = [], learning.solve_mixtures, 8  # enough for a batch on any of the averages
 
-    def learned(*args, **named):
+    def solve_mixtures(*args, **named):
         fit = fit_chosen(*args, **named)
         kept.extend(
             (found.kernel_weights, set(vars(problem.bound)))
@@ -252,7 +252,7 @@ def test_targets_keep_no_bounds_of_coefficients_after_their_fit(monkeypatch):
         )
         return fit
 
-    monkeypatch.setattr(learning, "learned", learned)
+    monkeypatch.setattr(learning, "solve_mixtures", solve_mixtures)
     MKLRegressorCV(BANK, cv=KFold(4)).fit(X[TRAIN], np.hstack([Y[TRAIN]] * copies))
     assert len(kept) == copies * T
     assert 0 < min(np.count_nonzero(weights) for weights, _ in kept) < len(VIEWS)  # some are on fewer kernels

@@ -110,7 +110,7 @@ from manykernels import load_model
 from manykernels.exceptions import InvalidInputError
 import manykernels.inspection.files, matplotlib.pyplot
 from manykernels.inspection.reports import pictures
-pictures.drawn = lambda *told, **options: pictures.Picture("<svg></svg>")  # which take long
+pictures.draw_picture = lambda *told, **options: pictures.Picture("<svg></svg>")  # which take long
 parent = Path(sys.argv[1])
 model, rows = load_model(parent / "fitted.mkl"), pd.read_csv(parent / "rows.csv")
 for name in ("report.html", "predicted.csv"):  # what copies find loaded, they need not load each

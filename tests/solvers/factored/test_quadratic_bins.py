@@ -119,7 +119,7 @@ def test_a_turn_minimizes_in_the_coefficients_of_all_outputs(loss: str) -> None:
     curvature = problem.bound.curvature(3.0 * rng.normal(size=y.shape))  # classes that are nearly certain
     model = quadratic_bins.BinQuadratic(objective, curvature)
     codes = np.empty(N_SAMPLES, dtype=np.int16)
-    table = objective.bases[0].rounded(codes)
+    table = objective.bases[0].assign_bins(codes)
     gram, answers = model._quadratic(codes, table, intercepts=True)
     moves = rng.normal(size=(3, table.shape[1]))
     moves -= moves.mean(axis=0)  # what is the same in all classes bends nothing
@@ -154,7 +154,7 @@ def test_features_of_bins_are_near_those_of_rows(missing: bool) -> None:
     stack = factored_stack(X, KernelBank.per_feature(widths=[0.8], standardize=True, missing="mask"))
     for operator in stack.operators([0, 3], 1e-3):
         codes = np.empty(N_SAMPLES, dtype=np.int16)
-        table = operator.rounded(codes)
+        table = operator.assign_bins(codes)
         exact = operator.rows(slice(None))
         # The derivative of a function of norm one is at most 1 / width, and rows are within a twentieth of it.
         assert np.abs(table[codes] - exact).max() <= 0.05 * 1.05
