@@ -397,22 +397,17 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     ) -> MemoryPlan | None:
         """Return the storage plan of kernels on the samples, for a fit or a search; None for given matrices."""
         asked = self._plan_of(samples.y.shape[1], loss, regularizer)
-        asked["form"] = replace(asked["form"], averages=kind == LAZY)
-        return plan_for(self.kernels, samples.rows, **asked)
+        return plan_for(self.kernels, samples.rows, **asked | {"form": replace(asked["form"], averages=kind == LAZY)})
 
     def _plan_of(self, n_targets: int, loss: Loss, regularizer: Regularizer) -> dict[str, Any]:
         """Return the inputs of the storage decision."""
         self._n_targets = n_targets
+        shared = self._shares_weights
+        batched = self.solver == AUTO and not shared and batches(loss, regularizer, n_targets)
         return {
             "memory_budget": self._resources.memory_budget,
             "representation": self._resources.representation,
-            "form": ProblemForm(
-                n_targets=n_targets,
-                shared=self._shares_weights,
-                batched=self.solver == AUTO and not self._shares_weights and batches(loss, regularizer, n_targets),
-                kinked=not loss.smooth,
-                coupled=loss.couples_samples,
-            ),
+            "form": ProblemForm(n_targets, shared, batched, kinked=not loss.smooth, coupled=loss.couples_samples),
             "refusal": partial(refusal_of_factors, loss, regularizer, self.solver),
             "fit_intercept": self._free_constant,
         }
