@@ -9,7 +9,7 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
 from manykernels.grams.base import MOST_SAMPLES, GramStack, GramView, is_stack, mirror_upper
-from manykernels.grams.packed import PackedStack, pack_triangles, pack_triangles_among
+from manykernels.grams.packed import pack_rounded, pack_triangles, pack_triangles_among
 from manykernels.threads import blas_threads, run_ranges
 from manykernels.validation.arrays import Array, read_only
 from manykernels.validation.gram import check_gram_array, examined, nearest_definite
@@ -206,7 +206,7 @@ class DensePart(GramView):
     def copied(self) -> GramStack:
         """Return a copy; of all made a kernel is proven definite once."""
         whole, samples = self._parent, self._samples
-        found = PackedStack.pack_rounded(whole, samples) if self._rounds else whole.restrict(samples)
+        found = pack_rounded(whole, samples) if self._rounds else whole.restrict(samples)
         if self._proofs is not None:
             found._unproven = self._proofs
         self._proofs = found._unproven

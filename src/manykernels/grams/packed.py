@@ -100,20 +100,6 @@ class PackedStack(GramStack):
         stack.triangles(chosen, out=out)
         return cls(out, stack.n_samples, names=stack._names_of(chosen), n_threads=stack.n_threads)
 
-    @classmethod
-    def pack_rounded(cls, stack: GramStack, samples: Array) -> PackedStack:
-        """Pack kernels in memory on some samples in single precision, for models of which nothing is certified.
-
-        Definiteness is tested on the original entries, before rounding.
-        """
-        kernels = np.arange(stack.n_kernels)
-        out = np.empty((stack.n_kernels, triangle_size(len(samples))), dtype=np.float32)
-        stack._triangles_among(samples, kernels, out)
-        found = cls(out, len(samples), names=stack.names, n_threads=stack.n_threads)
-        found._exact = stack, samples
-        found._unproven = None if stack._unproven is None else stack._unproven.take(kernels)
-        return found
-
     @property
     def nbytes(self) -> int:
         """Bytes of the triangles."""
@@ -220,6 +206,20 @@ class PackedStack(GramStack):
         low, high = np.minimum(samples[i], samples[j]), np.maximum(samples[i], samples[j])
         chosen = self.packed[:, triangle_starts(self.n_samples)[low] + high - low]
         return PackedStack(chosen, len(samples), names=self.names, n_threads=self.n_threads)
+
+
+def pack_rounded(stack: GramStack, samples: Array) -> PackedStack:
+    """Pack kernels in memory on some samples in single precision, for models of which nothing is certified.
+
+    Definiteness is tested on the original entries, before rounding.
+    """
+    kernels = np.arange(stack.n_kernels)
+    out = np.empty((stack.n_kernels, triangle_size(len(samples))), dtype=np.float32)
+    stack._triangles_among(samples, kernels, out)
+    found = PackedStack(out, len(samples), names=stack.names, n_threads=stack.n_threads)
+    found._exact = stack, samples
+    found._unproven = None if stack._unproven is None else stack._unproven.take(kernels)
+    return found
 
 
 def _new_triangles(shape: tuple[int, ...], dtype: DTypeLike, diagonals: Callable[[], Array]) -> Array:

@@ -77,7 +77,7 @@ def test_a_corrected_dual_point_proves_more_than_a_scaled_one_and_no_more_than_t
     optimum = FactoredNewton(tol=1e-9).solve(problem).certificate
     point = Point(np.zeros(objective.rank), problem.best_constant, problem.constant_scores(problem.best_constant))
     point = minimize(objective, point, 0.02 * optimum.primal, 10).point  # near, as sweeps leave it
-    rho = objective.balance(-objective.settle_intercept(point))
+    rho = objective.problem.bound.balance(-objective.settle_intercept(point))
     adjoint = objective.adjoint(rho)
     scaled = objective.dual_value(point.z, rho, adjoint)
     found = correct(objective, point, rho, adjoint, np.inf)
@@ -184,7 +184,7 @@ def test_dual_points_are_corrected_where_the_penalty_is_linear_in_norms_only(
     other = replace(problem, regularizer=get_regularizer(penalty[0], 5.0, **penalty[1]))
     objective = FactoredObjective(other, problem.stack.operators(list(range(30)), 0.0), 0.0)
     point = Point(np.zeros(objective.rank), 0.0, problem.constant_scores(0.0))
-    rho = objective.balance(-objective.settle_intercept(point))
+    rho = objective.problem.bound.balance(-objective.settle_intercept(point))
     assert correct(objective, point, rho, objective.adjoint(rho), np.inf) is None
 
 

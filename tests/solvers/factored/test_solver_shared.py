@@ -20,6 +20,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1, BlockLq, ElasticNet, LpBall, Regularizer, Ridge, Simplex
 from manykernels.solvers import SharedNewton, Solution
 from manykernels.solvers.factored import kinks, newton
+from manykernels.solvers.factored.group_penalty import add_free_group
 from manykernels.solvers.factored.objective import FactoredObjective, OutputOperator
 from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
 from manykernels.solvers.factored.solver import FactoredNewton
@@ -220,7 +221,7 @@ def test_hessians_are_those_of_differences_of_slopes() -> None:
         change = objective.loss.gradient(z + move) - objective.loss.gradient(z - move)
         expected = np.append(objective.adjoint(change), objective.totals(change)) / 2
         hessian, shares = objective.loss.curvature(z).hessian(objective.operators, 10**9, intercept=True)
-        quadratic = FormedQuadratic(hessian, objective.penalty.with_intercept(3), shares)
+        quadratic = FormedQuadratic(hessian, add_free_group(objective.penalty, 3), shares)
         found = quadratic._rotate_back(quadratic._product(quadratic._rotate(step)))
         atol = 1e-7 if shares is None else 3e-7  # which are held in single precision
         np.testing.assert_allclose(found, expected, atol=atol * np.abs(expected).max())

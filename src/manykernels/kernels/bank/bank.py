@@ -200,12 +200,12 @@ class KernelBank(BankConstructors, Bank):
                 encodings = tuple(heavy.get(j, own) for j, own in zip(used.tolist(), encodings, strict=True))
                 values = encode_tails(values, [heavy.get(j) for j in used.tolist()])
             if self.standardize or not table.holds_numbers:
-                means, deviations = self._statistics(values, encodings)
+                means, deviations = _statistics(self.standardize, values, encodings)
             own = isinstance(table.data, np.ndarray) and not np.may_share_memory(values, table.data)
             by_columns = len(values) >= BY_COLUMNS
             if not in_their_units:
                 values = standardized(values, means, deviations, out=values if own else None, by_columns=by_columns)
-            shifts = self._shifts(kernels, values, used)
+            shifts = _shifts(self, kernels, values, used)
         columns = table.columns
         string_names = columns if columns is not None and all(isinstance(column, str) for column in columns) else None
         kernel_names, _, positions = transposed(kernels)
@@ -223,17 +223,6 @@ class KernelBank(BankConstructors, Bank):
             sparse=table.is_sparse,
         )
         return raw, replace(held, numbers=values) if isinstance(held, MixedRows) else values
-
-    def _check_sparse(self) -> None:
-        """Reject options that would make sparse columns dense."""
-        for name in ("standardize", "center"):
-            if given := getattr(self, name):
-                raise InvalidInputError(
-                    f"X is sparse, and {name}={given!r} subtracts means, after which no entry is zero. Scale columns "
-                    f"before (TfidfVectorizer, MaxAbsScaler, StandardScaler(with_mean=False)) and make the bank with "
-                    f"{name}=False, such as KernelBank.joint(Linear(), widths=['median']); the intercept of the model "
-                    "stands for the mean of a linear kernel."
-                )
 
     def heavy_tails(
         self, kernels: Sequence[NamedKernel], used: Array, values: Array, encodings: Sequence[Encoding]
@@ -285,32 +274,6 @@ class KernelBank(BankConstructors, Bank):
         able = {id(spec): _compresses(spec) for _, spec, _ in kernels}
         others = {j for _, spec, positions in kernels if not able[id(spec)] for j in positions}
         return [j for j, encoding in encodings.items() if encoding.kind == "number" and j not in others]
-
-    def _statistics(self, values: Array, encodings: Sequence[Encoding]) -> tuple[Array, Array]:
-        """Return offsets and scales of columns: 0 and 1 for codes of categories."""
-        means, deviations = np.zeros(len(encodings)), np.ones(len(encodings))
-        scaled = np.array([self.standardize and encoding.scaled for encoding in encodings], dtype=bool)
-        centered = scaled | np.array([encoding.centered for encoding in encodings], dtype=bool)
-        if centered.any():
-            means, deviations = column_statistics(values)
-            if self.standardize == ROBUST and len(values):
-                low, high = (extreme.reduce(values, axis=0) for extreme in (np.fmin, np.fmax))
-                deviations = scales_of_columns(low, high, means, deviations)
-        return np.where(centered, means, 0.0), np.where(scaled, deviations, 1.0)
-
-    def _shifts(self, kernels: Sequence[NamedKernel], values: Array, used: Array) -> Array:
-        """Return the offsets of columns for distance kernels, the medians, also the fill value of gaps; else zero."""
-        asked = np.full(len(used), self.missing != "error")
-        kinds = [kind for kind in kinds_of(kernels) if kind.spec.family == "squared_distance" and kind.n_columns > 1]
-        far = {id(kind.spec) for kind in kinds}
-        for _, spec, positions in kernels if far else ():
-            if len(positions) > 1 and id(spec) in far:
-                asked[np.searchsorted(used, positions)] = True
-        shifts = np.zeros(len(used))
-        if asked.all():
-            return present_medians(values)
-        shifts[asked] = present_medians(values[:, asked])
-        return shifts
 
     def _check_columns(
         self, table: Table, kernels: Sequence[NamedKernel], used: Array, *, by_columns: bool = False
@@ -378,7 +341,7 @@ class KernelBank(BankConstructors, Bank):
         if id(self) in table.expanded:  # the bank is there too, so that no other has its identity
             return list(table.expanded[id(self)][1])
         if table.is_sparse:
-            self._check_sparse()
+            _check_sparse(self)
         kernels = [kernel for entry in self.kernels for kernel in entry.expand(table)]
         if self.shape:
             kernels = shape_kernels(self.shape, kernels, table)
@@ -570,3 +533,43 @@ def _readers_of(kernels: Sequence[NamedKernel]) -> dict[tuple[int, frozenset[str
                 can_read[id(spec), place] = spec.reads(place)
             readers.setdefault((j, can_read[id(spec), place]), spec)
     return readers
+
+
+def _check_sparse(bank: KernelBank) -> None:
+    """Reject options that would make sparse columns dense."""
+    for name in ("standardize", "center"):
+        if given := getattr(bank, name):
+            raise InvalidInputError(
+                f"X is sparse, and {name}={given!r} subtracts means, after which no entry is zero. Scale columns "
+                f"before (TfidfVectorizer, MaxAbsScaler, StandardScaler(with_mean=False)) and make the bank with "
+                f"{name}=False, such as KernelBank.joint(Linear(), widths=['median']); the intercept of the model "
+                "stands for the mean of a linear kernel."
+            )
+
+
+def _statistics(standardize: object, values: Array, encodings: Sequence[Encoding]) -> tuple[Array, Array]:
+    """Return offsets and scales of columns: 0 and 1 for codes of categories."""
+    means, deviations = np.zeros(len(encodings)), np.ones(len(encodings))
+    scaled = np.array([standardize and encoding.scaled for encoding in encodings], dtype=bool)
+    centered = scaled | np.array([encoding.centered for encoding in encodings], dtype=bool)
+    if centered.any():
+        means, deviations = column_statistics(values)
+        if standardize == ROBUST and len(values):
+            low, high = (extreme.reduce(values, axis=0) for extreme in (np.fmin, np.fmax))
+            deviations = scales_of_columns(low, high, means, deviations)
+    return np.where(centered, means, 0.0), np.where(scaled, deviations, 1.0)
+
+
+def _shifts(bank: KernelBank, kernels: Sequence[NamedKernel], values: Array, used: Array) -> Array:
+    """Return the offsets of columns for distance kernels, the medians, also the fill value of gaps; else zero."""
+    asked = np.full(len(used), bank.missing != "error")
+    kinds = [kind for kind in kinds_of(kernels) if kind.spec.family == "squared_distance" and kind.n_columns > 1]
+    far = {id(kind.spec) for kind in kinds}
+    for _, spec, positions in kernels if far else ():
+        if len(positions) > 1 and id(spec) in far:
+            asked[np.searchsorted(used, positions)] = True
+    shifts = np.zeros(len(used))
+    if asked.all():
+        return present_medians(values)
+    shifts[asked] = present_medians(values[:, asked])
+    return shifts

@@ -62,6 +62,14 @@ def _rows_of(points: Points, rows: Index) -> Points:
     return points[rows] if isinstance(points, SparsePoints) else np.ascontiguousarray(points[rows])
 
 
+def _runs(owner: Array) -> Iterator[tuple[int, Array]]:
+    """Yield every owner of kernels with the places of its kernels."""
+    order = np.argsort(owner, kind="stable")
+    for slots in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
+        if len(slots):
+            yield int(owner[slots[0]]), slots
+
+
 @dataclass(frozen=True, eq=False)
 class TableKernels(RawKernels[TablePoints]):
     """Kernels on columns of a table, with statistics of the training rows."""
@@ -209,16 +217,8 @@ class TableKernels(RawKernels[TablePoints]):
         self, left: Side[TablePoints], right: Side[TablePoints], same: bool, kernels: Array, out: Array
     ) -> None:
         """Write raw values of the kernels, with shared parts computed once per group."""
-        for index, slots in self._runs(kernels):
+        for index, slots in _runs(self._group_of[kernels]):
             evaluate_group(self.groups[index], index, left, None if same else right, slots, kernels[slots], out)
-
-    def _runs(self, kernels: Array) -> Iterator[tuple[int, Array]]:
-        """Yield every group among ``kernels`` with the places of the kernels."""
-        owner = self._group_of[kernels]
-        order = np.argsort(owner, kind="stable")
-        for slots in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
-            if len(slots):
-                yield int(owner[slots[0]]), slots
 
     def diagonals(self, rows: PreparedRows[TablePoints], kernels: Array) -> Array:
         each = [self._diagonal(rows.data, int(m)) for m in kernels]

@@ -117,7 +117,9 @@ class Tree(Regularizer):
         if self.owners is None and self.groups:
             raise InvalidInputError("The names of the kernels of this tree are not set; see on_kernels.")
         if self.owners is None:
-            return [(np.arange(n_kernels), np.zeros(n_kernels, dtype=np.intp), self._rest * np.sqrt([n_kernels]))]
+            return [
+                (np.arange(n_kernels), np.zeros(n_kernels, dtype=np.intp), (1.0 - self.l1_ratio) * np.sqrt([n_kernels]))
+            ]
         return self._penalized_levels
 
     @cached_property
@@ -127,13 +129,8 @@ class Tree(Regularizer):
         for level, sizes in zip(reversed(self.owners or ()), reversed(self.sizes), strict=True):
             owner = np.asarray(level, dtype=np.intp)
             inside = np.flatnonzero(owner >= 0)
-            found.append((inside, owner[inside], self._rest * np.asarray(sizes)))
+            found.append((inside, owner[inside], (1.0 - self.l1_ratio) * np.asarray(sizes)))
         return found
-
-    @property
-    def _rest(self) -> float:
-        """``1 - r``."""
-        return 1.0 - self.l1_ratio
 
     def norms_of(self, n_kernels: int) -> tuple[Array, Array]:
         """Return the kernels of every norm, singletons first, and ``C c_v``; empty groups have none."""
@@ -249,27 +246,16 @@ class Tree(Regularizer):
 
     def curvature(self, t: Array) -> tuple[Array, Array]:
         """Return the diagonal matrix ``C sum_v c_v / ||t_v||``, an upper bound on the second derivatives."""
-        return self._bends(t, exact=False), np.zeros(np.shape(t))
+        return self.strength * _bends(t, self._levels(len(t)))[0], np.zeros(np.shape(t))
 
     def second_derivative(self, t: Array) -> Array:
         """Return ``C sum_v c_v (1 - t_m^2 / ||t_v||^2) / ||t_v||``."""
-        return self._bends(t, exact=True)
-
-    def _bends(self, t: Array, *, exact: bool) -> Array:
-        """Return the diagonal of the second derivatives, or of an upper bound; infinite in groups of zero norm."""
-        t = np.asarray(t, dtype=np.float64)
-        bends = np.zeros(len(t))
-        for inside, owner, sizes in self._levels(len(t)):
-            norms = _norms(t[inside], owner, len(sizes))[owner]
-            shares = np.divide(t[inside], norms, out=np.zeros(len(inside)), where=norms > 0)
-            own = np.divide(sizes[owner], norms, out=np.full(len(inside), np.inf), where=norms > 0)
-            bends[inside] += own * (1.0 - shares**2) if exact else own
-        return self.strength * bends
+        return self.strength * _bends(t, self._levels(len(t)))[1]
 
     def hessian(self, t: Array) -> Array:
         """Return ``C sum_v c_v (I - t_v t_v' / ||t_v||^2) / ||t_v||`` (M, M)."""
         t = np.asarray(t, dtype=np.float64)
-        whole = np.diag(self._bends(t, exact=False))
+        whole = np.diag(self.strength * _bends(t, self._levels(len(t)))[0])
         for inside, owner, sizes in self._levels(len(t)):
             norms = _norms(t[inside], owner, len(sizes))
             for v in np.flatnonzero(norms > 0):
@@ -277,6 +263,21 @@ class Tree(Regularizer):
                 unit = t[own] / norms[v]
                 whole[np.ix_(own, own)] -= self.strength * sizes[v] / norms[v] * np.outer(unit, unit)
         return whole
+
+
+def _bends(t: Array, levels: Sequence[tuple[Array, Array, Array]]) -> Array:
+    """Return an upper bound of the second derivatives at strength 1, and their diagonal, (2, M).
+
+    Both are infinite in groups of zero norm.
+    """
+    t = np.asarray(t, dtype=np.float64)
+    bends = np.zeros((2, len(t)))
+    for inside, owner, sizes in levels:
+        norms = _norms(t[inside], owner, len(sizes))[owner]
+        shares = np.divide(t[inside], norms, out=np.zeros(len(inside)), where=norms > 0)
+        own = np.divide(sizes[owner], norms, out=np.full(len(inside), np.inf), where=norms > 0)
+        bends[:, inside] += own, own * (1.0 - shares**2)
+    return bends
 
 
 def _norms(values: Array, owner: Array, n_groups: int) -> Array:

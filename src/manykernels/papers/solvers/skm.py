@@ -43,6 +43,12 @@ class _State:
     solved: bool = True
     newton_steps: int = 0
 
+    def recenter(self) -> None:
+        """Center the smoothing at the present weights."""
+        self.center, self.least, self.rounds = self.eta, np.inf, 0
+        grown = min(self.sigma * skm_descent.SIGMA_GROWTH, skm_descent.LARGEST_SIGMA)
+        self.sigma = grown if self.sigma else 1.0 / self.kappa**2
+
 
 @dataclass(frozen=True, kw_only=True)
 class SupportKernelMachine(Solver):
@@ -193,7 +199,7 @@ class SupportKernelMachine(Solver):
         )
         if state.finishing:
             state.kappa = self.smallest_kappa
-            self._center(state)
+            state.recenter()
         return state
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
@@ -265,7 +271,7 @@ class SupportKernelMachine(Solver):
         self._set_weights(problem, state, smoothed.weights)
         if self.newton and (violation > tol or state.kappa * self.kappa_factor < self.smallest_kappa):
             state.finishing = True
-            self._center(state)
+            state.recenter()
 
     def _tolerance(self, problem: Problem, state: _State) -> float:
         """Return the stopping violation, a part of the smoothing in the gap."""
@@ -278,14 +284,6 @@ class SupportKernelMachine(Solver):
         return share * max(min(state.primal, problem.loss_at_zero), problem.tiny) / problem.total_weight
 
     # --- multipliers -------------------------------------------------------------------------------------------------
-
-    def _center(self, state: _State) -> None:
-        state.center, state.least, state.rounds = state.eta, np.inf, 0
-        state.sigma = (
-            min(state.sigma * skm_descent.SIGMA_GROWTH, skm_descent.LARGEST_SIGMA)
-            if state.sigma
-            else 1.0 / state.kappa**2
-        )
 
     def _finish(self, problem: Problem, state: _State, descent: skm_descent.Descent) -> None:
         """Take a round at the current center; after convergence, polish, and center at the new weights."""
@@ -304,7 +302,7 @@ class SupportKernelMachine(Solver):
             eta = self._polished(problem, descent, eta)
         self._set_weights(problem, state, eta)
         if state.solved:
-            self._center(state)
+            state.recenter()
 
     def _polished(self, problem: Problem, descent: skm_descent.Descent, eta: Array) -> Array:
         """Take a few steps on the optimality conditions; return to the point with the smallest gap."""
@@ -324,7 +322,7 @@ class SupportKernelMachine(Solver):
 
     def _revised(self, problem: Problem, state: _State) -> skm_descent.Descent:
         """Return the descent on the possibly relevant kernels by the last certificate."""
-        wanted = self._select_wanted(state)
+        wanted = _select_wanted(state, self.smoothing)
         missing = np.setdiff1d(wanted, _working_set(problem, state)).size
         if state.descent is None or missing or wanted.size < skm_descent.WORTH_DROPPING * state.descent.squares.size:
             state.newton_steps = self.newton_steps(state)
@@ -332,13 +330,6 @@ class SupportKernelMachine(Solver):
             shares = self._shares(wanted)
             state.descent = skm_descent.Descent(kernels, state.rho, self.cache_bytes, self.shrinking, shares)
         return state.descent
-
-    def _select_wanted(self, state: _State) -> Array:
-        top = float(state.norms.max(initial=0.0))
-        level = (
-            top if state.finishing else skm_descent.smoothed_dual(state.norms, state.kappa, self.smoothing).threshold
-        )
-        return np.flatnonzero((state.norms >= skm_descent.NEARLY_ACTIVE * level) | (state.eta > 0))
 
     def _set_weights(self, problem: Problem, state: _State, eta: Array) -> None:
         state.eta = np.zeros(problem.n_kernels)
@@ -355,6 +346,14 @@ class SupportKernelMachine(Solver):
             descent.products, descent.y, descent.rho, box, eta, slack, fit_intercept=problem.fit_intercept
         )
         return found if _relative_gap(problem, descent, found) <= self.tol else eta
+
+
+def _select_wanted(state: _State, smoothing: tuple[float, ...] | None) -> Array:
+    """Return the kernels that are active, or nearly so by the last certificate."""
+    level = float(state.norms.max(initial=0.0))
+    if not state.finishing:
+        level = skm_descent.smoothed_dual(state.norms, state.kappa, smoothing).threshold
+    return np.flatnonzero((state.norms >= skm_descent.NEARLY_ACTIVE * level) | (state.eta > 0))
 
 
 def _working_set(problem: Problem, state: _State) -> Array:

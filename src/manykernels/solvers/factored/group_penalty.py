@@ -105,15 +105,6 @@ class GroupPenalty:
                 sizes[m] = polar_norm(G, g[self.starts[m] : self.starts[m + 1]])
         return sizes
 
-    def project_groups(self, v: Array) -> Array:
-        """Return ``v`` with every group projected on the cone: rounding leaves steps outside."""
-        out = v.copy()
-        for m, G in enumerate(self.cones):
-            own = slice(self.starts[m], self.starts[m + 1])
-            if G is not None and len(G) and (G @ v[own]).min() < -CLOSE * np.linalg.norm(v[own]):
-                project(G, v[own], np.zeros(len(G)), out[own])
-        return out
-
     def total(self, norms: Array, groups: Any = slice(None)) -> float:
         """Return ``s``, or the sum over the groups."""
         return self.outside + (float(self.power[groups] @ norms**self.exponent) if self.strength else 0.0)
@@ -170,16 +161,6 @@ class GroupPenalty:
         """Return by how much gradients of the sizes are more than holds groups at zero, (G,)."""
         return np.maximum(sizes - self.slopes(norms), 0.0)
 
-    def with_intercept(self, count: int = 1) -> GroupPenalty:
-        """Return the penalty with an additional unpenalized group of coordinates."""
-        return replace(
-            self,
-            starts=np.append(self.starts, self.starts[-1] + count),
-            linear=np.append(self.linear, 0.0),
-            curvature=np.append(self.curvature, 0.0),
-            power=np.append(self.power, 0.0),
-        )
-
     def part(self, low: int, high: int) -> GroupPenalty:
         """Return the penalty of groups ``low`` to ``high``, the rest at zero."""
         chosen = slice(low, high)
@@ -191,6 +172,27 @@ class GroupPenalty:
             power=self.power[chosen],
             cones=self.cones[chosen],
         )
+
+
+def project_groups(penalty: GroupPenalty, v: Array) -> Array:
+    """Return ``v`` with every group projected on its cone: rounding leaves steps outside."""
+    out = v.copy()
+    for m, G in enumerate(penalty.cones):
+        own = slice(penalty.starts[m], penalty.starts[m + 1])
+        if G is not None and len(G) and (G @ v[own]).min() < -CLOSE * np.linalg.norm(v[own]):
+            project(G, v[own], np.zeros(len(G)), out[own])
+    return out
+
+
+def add_free_group(penalty: GroupPenalty, count: int) -> GroupPenalty:
+    """Return a penalty with an additional unpenalized group of ``count`` coordinates, such as intercepts."""
+    return replace(
+        penalty,
+        starts=np.append(penalty.starts, penalty.starts[-1] + count),
+        linear=np.append(penalty.linear, 0.0),
+        curvature=np.append(penalty.curvature, 0.0),
+        power=np.append(penalty.power, 0.0),
+    )
 
 
 def places_of(starts: Array, n_outputs: int) -> Array:

@@ -106,7 +106,7 @@ def minimize_kinked(
     problem = objective.problem
     best, value, proved, gap, useless = point, objective.value(point), -np.inf, np.inf, 0
     for step in range(max_steps + 1):
-        rho = objective.balance(rows_of(samples.rho, problem))
+        rho = objective.problem.bound.balance(rows_of(samples.rho, problem))
         adjoint = objective.adjoint(rho)
         if (found := objective.dual_value(point.z, rho, adjoint)) > proved or step == 0:
             proved, dual = found, (rho, adjoint, point.z)

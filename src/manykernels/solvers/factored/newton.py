@@ -87,7 +87,7 @@ def minimize(
     gap, value, best, begun = np.inf, np.inf, -np.inf, max_steps > 0 and _take_first_step(objective, point, hessians)
     for step in range(int(begun), max_steps + 1):
         slopes = objective.settle_intercept(point)
-        rho = objective.balance(-slopes)
+        rho = objective.problem.bound.balance(-slopes)
         adjoint = objective.adjoint(rho)
         before, value = value, objective.value(point)
         if (proved := objective.dual_value(point.z, rho, adjoint)) > best or step == int(begun):

@@ -352,10 +352,6 @@ class FactoredObjective:
         factors: Any = ColumnFactors(columns, own.kernels, own.firsts, own.ranks, own.roots)
         return FactoredObjective(self.problem, [factors], self.mu, self.center)
 
-    def convert_coefficients(self, old: Coefficients) -> Array:
-        """Return coefficients of other factors converted to the present factors."""
-        return old.transfer(self.kernels, self.penalty.starts, self.problem.n_targets)
-
     def scores(self, v: Array) -> Array:
         """Return ``Z v`` without the intercept."""
         out = self.problem.constant_scores(0.0)
@@ -418,10 +414,6 @@ class FactoredObjective:
         if self.problem.shared:
             return b if self.n_free else np.zeros(self.problem.n_targets)
         return float(b.sum())
-
-    def balance(self, rho: Array) -> Array:
-        """Return dual coefficients near ``rho`` feasible for the intercepts."""
-        return self.problem.bound.balance(rho)
 
     def settle_intercept(self, point: Point) -> Array:
         """Move the intercepts to their minimum by a few safeguarded Newton steps; return the slopes there."""

@@ -33,10 +33,12 @@ from manykernels.objective.losses.curvature import Curvature, Shares
 from manykernels.solvers.factored.group_penalty import (
     GroupPenalty,
     PenaltyCurve,
+    add_free_group,
     group_minimizer,
     move,
     places_of,
     power_slope,
+    project_groups,
     shape_of_group,
     sum_of_powers,
 )
@@ -372,7 +374,7 @@ class FormedQuadratic(Quadratic):
             hessian = objective.joint_columns.gram(curvature.diagonal, intercept=intercept)
         else:
             hessian, shares = curvature.hessian(objective.operators, rows, intercept=intercept)
-        penalty = objective.penalty.with_intercept(objective.n_free) if intercept else objective.penalty
+        penalty = add_free_group(objective.penalty, objective.n_free) if intercept else objective.penalty
         return cls(hessian, penalty, shares)
 
     def step(self, here: Expansion, tol: float) -> tuple[Array, Any, Array]:
@@ -401,7 +403,7 @@ class FormedQuadratic(Quadratic):
             self.penalty = replace(self.penalty, outside=outside)
         at = Position(self._rotate(v), self._rotate(gradient), NOTHING, 0.0)
         self.minimize(at, tol * self._violation(at.v, at.slopes))
-        return self.penalty.project_groups(self._rotate_back(at.v)), self._rotate_back(at.slopes)
+        return project_groups(self.penalty, self._rotate_back(at.v)), self._rotate_back(at.slopes)
 
     def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
         """Let all groups take some turns; return the violation in place of a gap."""

@@ -158,7 +158,7 @@ class FactoredWorkingSet:
         strength = start.strength if self.stack.shaped else self.problem.regularizer.strength
         ahead, b, z = start.extrapolate(strength)
         v, same = (
-            objective.convert_coefficients(ahead),
+            ahead.transfer(objective.kernels, objective.penalty.starts, objective.problem.n_targets),
             start.certified is not None and start.certified.is_of(self.stack),
         )
         point = Point(v, b, z) if same and z is not None else Point(v, b, objective.scores(v) + b, whole=True)
@@ -244,7 +244,7 @@ class FactoredWorkingSet:
             state.known = KnownCurvature(state.factor_tol, self.tol >= SINGLE_PRECISION_TOL)
         self._smooth(state, SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state)))
         assert state.objective is not None
-        v = state.objective.convert_coefficients(coefficients)
+        v = coefficients.transfer(state.objective.kernels, state.objective.penalty.starts, self.problem.n_targets)
         carried = not finer and len(both(coefficients.kernels, state.kernels)[0]) == len(coefficients.kernels)
         point = state.point
         z, whole = (point.z, point.whole) if carried else (state.objective.scores(v) + point.b, True)
