@@ -301,15 +301,6 @@ def _score_labels(model: BaseEstimator, truth: Array, ranks: Array, draws: Draws
     return area, label_scores(truth, ranks, fitted._target_labels(), proper=hasattr(fitted, "predict_proba"))
 
 
-def _predict(model: BaseEstimator, X: Any, unseen: tuple[Any, Array] | None, shuffled: Shuffled) -> Guesses:
-    """Return predictions of unseen rows, whose parts are also shuffled, or else of the training rows."""
-    asked = X if unseen is None else unseen[0]
-    guesses = Guesses(np.asarray(model.predict(asked)), _ranks(model, asked))
-    if unseen is not None:
-        shuffled.add_parts(model, *unseen)
-    return guesses
-
-
 def _refit(model: BaseEstimator, rows: SplitRows, shuffled: Shuffled) -> Guesses:
     """Return out-of-fold predictions of every row, and the selections of the refits."""
     predicted, ranks = [], []
