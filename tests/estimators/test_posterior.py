@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.linalg import sqrtm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
@@ -81,18 +82,16 @@ def dense(model: Any, points: Any, curvature: Any, s2: float, members: Any) -> A
     every = np.hstack(features)
     C = every[:40] - centers @ every[:40]
     H, v = C.T @ (curvature[:, None] * C), every[:40].T @ rho
-    V, first, t = np.linalg.inv(H + np.eye(len(H))), 0, []
+    V = np.linalg.inv(H + np.eye(len(H)))
+    share, rest = np.eye(len(H)) - V, sqrtm(V).real
+    first, t, w = 0, [], rest @ v
     for size in sizes:
         b = slice(first, first + size)
-        seen = np.sum((np.eye(len(H)) - V)[b, b] ** 2)
-        t += [max((1 + v[b] @ v[b] / s2 - np.trace((V - V @ V)[b, b])) / (1 + seen), 1.0)] * size
+        noise, seen = rest @ (share - share @ share) @ rest, np.sum((rest @ share)[b, b] ** 2)
+        t += [max((1 + w[b] @ w[b] / s2 - np.trace(noise[b, b])) / (1 + seen), 1.0)] * size
         first += size
-    h, U = np.linalg.eigh(H)
-    a = h**2 / (h**2 + posterior.KNOWN**2)
-    A = (U * np.sqrt(1 - a) / (1 + h)) @ U.T
-    bias = (U * np.sqrt(a) / (1 + h)) @ U.T @ v
-    covariance = s2 * ((U * (h - a * h / (1 + h) ** 2) / (1 + h) ** 2) @ U.T + A @ np.diag(t) @ A)
-    covariance += np.outer(bias, bias)
+    bias = sqrtm(share).real @ V @ v
+    covariance = s2 * (V @ (H - share @ share @ V) @ V + V @ rest @ np.diag(t) @ rest @ V) + np.outer(bias, bias)
     chosen = np.repeat([list(unit) == members for unit in units], sizes)
     c = every[40:] * chosen
     return c @ covariance @ c.T + s2 * (own[40:, 40:] - c @ c.T)

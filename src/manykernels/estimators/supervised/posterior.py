@@ -12,18 +12,19 @@ derivatives of the loss (the sample weights, for the squared loss),
 where ``s2 V`` is the posterior covariance of ``v``: the inverse Hessian of a Newton step, of the size of all ranks at
 any number of rows. It is the variance of the estimate, ``h / (1 + h)^2``, and the square of its bias that the prior
 expects, ``1 / (1 + h)^2``. Learned weights make a poor prior: it is too wide for kernels that are rougher than the
-function, and too narrow for functions that are large beside ``s2 d_m``. Where data determine a direction, the bias of
-the estimate ``v`` itself takes the place of that of the prior, with ``a_j = h_j^2 / (h_j^2 + KNOWN^2)``; elsewhere the
-prior of unit ``u`` has the variance ``s2 t_u``, ``T = diag(t)``, of the moments of the estimate:
+function, and too narrow for functions that are large beside ``s2 d_m``. The data determine a share ``k = h / (1 + h)``
+of a direction. For this share the bias of the estimate ``v`` itself takes the place of that of the prior; for the rest
+the prior of unit ``u`` has the variance ``s2 t_u``, ``T = diag(t)``, of the moments of the rest of the estimate,
+``w = R v``:
 
     Cov v = s2 U diag((h - e) / (1 + h)^2) U' + s2 A T A + b b',
-    A = U diag((1 - a)^1/2 / (1 + h)) U',        b = U diag(a^1/2 / (1 + h)) U' v,
-    t_u = max(1, (1 + |v_u|^2 / s2 - tr (V - V^2)_uu) / (1 + |(I - V)_uu|^2)),
+    A = U diag((1 - k)^3/2) U',        b = U diag(k^1/2 (1 - k)) U' v,        R = U diag((1 - k)^1/2) U',
+    t_u = max(1, (1 + |w_u|^2 / s2 - tr (R (K - K^2) R)_uu) / (1 + |(R K)_uu|^2)),      K = U diag(k) U',
 
-with the learned prior as one observation more, and with the variance ``e = a h / (1 + h)^2`` of the estimated bias, so
+with the learned prior as one observation more, and with the variance ``e = k^2 (1 - k)`` of the estimated bias, so
 that the sum is unbiased where ``v`` is zero.
 
-Kernels that are all under ridge keep their prior: ``a = 0``, ``T = I``, and bands are those of a Gaussian process. What
+Kernels that are all under ridge keep their prior, ``s2 V``, and bands are those of a Gaussian process. What
 landmarks leave of a kernel keeps the variance of the prior, so that bands widen away from the data.
 
 **Groupings.** The levels of the grouping with the most levels have no landmarks. Rows of level ``g`` have a feature
@@ -83,7 +84,6 @@ MOST_CENTERS = 2**21  # numbers of all ``m_g``: 16 MB a target
 MOST_LANDMARKS = 1500  # of all units: 18 MB a target
 HESSIAN_COST = 5e9  # products of a Hessian: with features 1 s; of more rows a weighted sample is taken
 ROWS_PER_RANK = 40  # in such a sample, at least: errors of deviations are some 10 %
-KNOWN = 0.5  # eigenvalue of the Hessian beside the prior's, from which on the data determine a direction
 LIKELIHOODS = ("logistic", "poisson", "cox")  # negative logarithms of likelihoods without a free dispersion
 JITTER = 1e-13  # of the largest diagonal entry
 TO_REFIT = "give a display bands=bootstrap_refits(model, X, y), of manykernels.inspection"
@@ -283,29 +283,32 @@ def _bands(
             spent -= float(np.sum(square * inverse)) + of_constant * square[-1, -1]
             left = len(weight) - float(np.sum(h / (1.0 + h))) - free - spent
             s2 = squares / bend * len(weight) / max(left, 1.0) if bend > 0 else 0.0
-        a, t = np.zeros(rank), np.ones(rank)
         v = _coefficients(prior, values_at(chosen)[:, :, k])
-        if not _is_ridge(model):
-            a, t = h**2 / (h**2 + KNOWN**2), _prior_variances(v, h, U, landmarks, s2)
-        bias = U @ (np.sqrt(a) / (1.0 + h) * (U.T @ v))
-        noise = a * h / (1.0 + h) ** 2  # of the square of the bias, which is estimated, too
-        expected = (U * (np.sqrt(1.0 - a) / (1.0 + h))) @ U.T * np.sqrt(t)
-        inner = (U * (s2 * (h - noise) / (1.0 + h) ** 2)) @ U.T + s2 * expected @ expected.T + np.outer(bias, bias)
+        inner = (U * (s2 / (1.0 + h))) @ U.T if _is_ridge(model) else _covariance(v, h, U, landmarks, s2)
         covariance = both @ inner @ both.T
         covariance[-1, -1] += s2 * of_constant
         found.append(replace(bare, covariance=covariance, dispersion=s2, levels=levels))
     return tuple(found)
 
 
-def _prior_variances(v: Array, h: Array, U: Array, landmarks: Sequence[Array], s2: float) -> Array:
+def _covariance(v: Array, h: Array, U: Array, landmarks: Sequence[Array], s2: float) -> Array:
+    """Return the covariance (r, r) of coefficients ``v`` (r,) at learned weights, for a Hessian ``U diag(h) U'``."""
+    rest, z = 1.0 / (1.0 + h), U.T @ v
+    share = h * rest  # of every direction, which the data determine
+    t = _prior_variances(U @ (np.sqrt(rest) * z), share, U, landmarks, s2)
+    bias, expected = U @ (np.sqrt(share) * rest * z), (U * rest**1.5) @ U.T * np.sqrt(t)
+    noise = (h - share**2 * rest) * rest**2  # less what the square of the bias has of it, which is estimated, too
+    return (U * (s2 * noise)) @ U.T + s2 * expected @ expected.T + np.outer(bias, bias)
+
+
+def _prior_variances(w: Array, share: Array, U: Array, landmarks: Sequence[Array], s2: float) -> Array:
     """Return the variance of the prior of every coefficient over ``s2``: by unit, from moments, at least 1; (r,)."""
-    known, noise = (U * (h / (1.0 + h))) @ U.T, (U**2) @ (h / (1.0 + h) ** 2)
-    out, start = np.ones(len(v)), 0
-    for own in landmarks:
+    known, noise = (U * (share * np.sqrt(1.0 - share))) @ U.T, (U**2) @ (share * (1.0 - share) ** 2)
+    out, start = np.ones(len(w)), 0
+    for own in landmarks if s2 > 0 else ():
         unit = slice(start, start + len(own))
-        seen, start = float(np.sum(known[unit, unit] ** 2)), unit.stop
-        if s2 > 0:
-            out[unit] = max((1.0 + float(v[unit] @ v[unit]) / s2 - float(noise[unit].sum())) / (1.0 + seen), 1.0)
+        seen, start = np.sum(known[unit, unit] ** 2), unit.stop
+        out[unit] = max((1.0 + w[unit] @ w[unit] / s2 - noise[unit].sum()) / (1.0 + seen), 1.0)
     return out
 
 

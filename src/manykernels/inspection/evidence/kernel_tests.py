@@ -182,10 +182,9 @@ def _test_groups(table: pd.DataFrame, groups: list[list[str]], by: str) -> pd.Da
 
 def _penalty_of(model: Any, total_weight: float) -> Regularizer:
     """Return the penalty at ``alpha = 1``, or with a fixed strength, to find the kernels always in."""
-    if isinstance(model.penalty, (str, Mapping)):
-        return BlockL1(1.0) if isinstance(model.penalty, str) else get_regularizer(model.penalty, total_weight)
-    penalty: Regularizer = model.penalty
-    return penalty
+    if isinstance(model.penalty, str):
+        return BlockL1(1.0)
+    return get_regularizer(model.penalty, total_weight if isinstance(model.penalty, Mapping) else None)
 
 
 def _tests_of(problem: Problem) -> dict[str, Array]:
