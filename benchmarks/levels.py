@@ -2,8 +2,9 @@
 
 ``python benchmarks/levels.py`` draws 10,000 rows of a group and two numbers, with y = sin(2a) + group + noise / 2, for
 400, 600 and 2,000 groups, and prints the figures of a bank whose groups are always in, and of an untouched
-``MKLRegressor()``; then those of random slopes beside random intercepts, and of the logistic loss with 30 curves on a
-tenth of a million rows and 10,000 groups (``--rows 1000000 --groups 100000`` for the whole). ``--smoke`` draws few.
+``MKLRegressor()``; then those of random slopes beside random intercepts, of two crossed groupings of the size of lme4's
+InstEval, and of the logistic loss with 30 curves on 100,000 rows and 10,000 groups (``--rows 1000000 --groups 100000``
+for the whole). ``--smoke`` draws few.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pandas as pd
 
 from manykernels import Gaussian, KernelBank, Linear, MKLClassifier, MKLRegressor, Overlap
 from manykernels.kernels import Interactions, PerFeature
+from manykernels.objective import Ridge
 
 CURVES = [Gaussian(0.3), Gaussian(1.0)]
 
@@ -70,6 +72,19 @@ def slopes(n: int, counts: list[int]) -> None:
         print(f"| {n_groups:,} {timed(model, X, f + 0.5 * rng.normal(size=n), f)}", flush=True)
 
 
+def crossed(n: int, counts: tuple[int, int]) -> None:
+    """Print the figures of two crossed groupings, as of students and lecturers."""
+    rng = np.random.default_rng(0)
+    codes = [rng.integers(0, count, n) for count in counts]
+    X = pd.DataFrame({name: groups_of(own) for name, own in zip(("student", "lecturer"), codes, strict=True)})
+    f = 0.33 * rng.normal(size=counts[0])[codes[0]] + 0.52 * rng.normal(size=counts[1])[codes[1]]
+    bank = KernelBank([(name, Overlap(), [name]) for name in X], normalize=None)
+    penalty = {"student": Ridge((1.18 / 0.33) ** 2), "lecturer": Ridge((1.18 / 0.52) ** 2)}
+    model = MKLRegressor(bank, penalty=penalty, alpha=1 / n, tol=1e-6)
+    print("\nCrossed groupings\n\n| rows | levels | CPU s | gap | rmse |\n| --- | --- | --- | --- | --- |")
+    print(f"| {n:,} | {counts[0]:,} + {counts[1]:,} {timed(model, X, f + 1.18 * rng.normal(size=n), f)}", flush=True)
+
+
 def logistic(n: int, n_groups: int, n_curves: int) -> None:
     """Print the figures of a large table with classes."""
     rng = np.random.default_rng(0)
@@ -93,7 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000, help="of the logistic loss")
     parser.add_argument("--groups", type=int, default=10_000, help="of the logistic loss")
-    parser.add_argument("--part", choices=["intercepts", "slopes", "logistic"], help="a single table")
+    parser.add_argument("--part", choices=["intercepts", "slopes", "crossed", "logistic"], help="a single table")
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -103,6 +118,8 @@ def main() -> None:
         intercepts(400 if small else 10_000, counts)
     if options.part in (None, "slopes"):
         slopes(400 if small else 10_000, counts)
+    if options.part in (None, "crossed"):
+        crossed(*(500, (80, 40)) if small else (73_421, (2_972, 1_128)))
     if options.part in (None, "logistic"):
         logistic(*(500, 80, 3) if small else (options.rows, options.groups, 30))
 
