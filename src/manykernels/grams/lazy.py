@@ -175,7 +175,8 @@ class TileEvaluator:
         left, right = self._narrow
         out = np.empty((len(kernels), len(rows), len(cols)))
         same = left is right and np.array_equal(rows, cols)
-        self.bank.evaluate(Side(left, rows), Side(right, cols), kernels, out, same=same)
+        one = Side(left, rows)
+        self.bank.evaluate(one, one if same else Side(right, cols), kernels, out)
         return out
 
     def _gaussian(self, group: int, rows: Array, cols: Array, kernels: Array) -> Array:

@@ -3,7 +3,7 @@
 import numbers
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from scipy import sparse
 from manykernels.exceptions import InvalidInputError
 
 Array = NDArray[Any]
+Order = Literal["C", "F"]  # rows or columns in turn, in memory
 
 
 class HasShape(Protocol):

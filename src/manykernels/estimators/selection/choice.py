@@ -210,7 +210,7 @@ class CrossValidated(LearnsChoice):
 
         def open_fold(train: Array) -> tuple[Any, Problem, Array]:
             """Return kernels of the training rows of a fold, the problem of the first target, and these rows."""
-            rows, y, weight = part_of(given.rows, train, by_columns=False), given.y[train, :1], given.weight[train]
+            rows, y, weight = part_of(given.rows, train, "C"), given.y[train, :1], given.weight[train]
             model = self._create_plain(rows).set_params(resources__representation=GRAM)
             own = model._encoded(Samples.create(rows, y, weight))
             training, (problem,) = model._open(own, loss, penalty, kind=LAZY)
@@ -293,7 +293,7 @@ class CrossValidated(LearnsChoice):
     ) -> OpenedKernels:
         """Return kernels learned from the training rows of a fold, without held-out rows."""
         rows, target, weight = given
-        own = Samples.create(part_of(rows, train, by_columns=form == FACTORED), target[train], weight[train])
+        own = Samples.create(part_of(rows, train, "F" if form == FACTORED else "C"), target[train], weight[train])
         return opened(own, tol=self._fold_tol, rounded=self.scoring is None, form=form)
 
     def _own_folds(

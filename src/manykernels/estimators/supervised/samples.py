@@ -29,6 +29,7 @@ from manykernels.validation.arrays import (
     BEYOND_FLOATS,
     LARGEST_FLOAT,
     Array,
+    Order,
     TableLike,
     check_nonnegative_vector,
     check_positive,
@@ -102,10 +103,10 @@ def _matches_columns(estimator: BaseEstimator, X: TableLike, table: Table, read:
     return table.columns == tuple(known) or (few and set(known[read]) <= set(table.columns) <= set(known))
 
 
-def part_of(rows: Rows, numbers: Array, *, by_columns: bool) -> Rows:
-    """Return some rows; of a table in column order if read by kernels held as factors."""
+def part_of(rows: Rows, numbers: Array, order: Order) -> Rows:
+    """Return some rows; of a table in row or column order, which kernels held as factors read."""
     part = rows[numbers]
-    return part.order_by_columns() if by_columns and isinstance(part, Table) else part
+    return part.order_by_columns() if order == "F" and isinstance(part, Table) else part
 
 
 def _warn_of_spreads(table: Table) -> None:

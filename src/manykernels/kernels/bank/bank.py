@@ -55,7 +55,7 @@ from manykernels.kernels.tables.kinds import (
     refuse,
     warn_of_masks,
 )
-from manykernels.validation.arrays import Array, check_choice, plainly_finite
+from manykernels.validation.arrays import Array, Order, check_choice, plainly_finite
 from manykernels.validation.parameters import check_flag
 
 LANDMARKS_BY = ("cholesky", "uniform", "k-means")
@@ -187,7 +187,7 @@ class KernelBank(BankConstructors, Bank):
         table = Table.wrap(X, sparse=True)
         kernels = self.expand(table)
         used = columns_of_kernels(kernels)
-        values = self._check_columns(table, kernels, used, by_columns=in_their_units)
+        values = self._check_columns(table, kernels, used, "F" if in_their_units else "C")
         held = values
         encodings: tuple[Encoding, ...] = ()
         means = np.zeros(len(used))
@@ -202,9 +202,9 @@ class KernelBank(BankConstructors, Bank):
             if self.standardize or not table.holds_numbers:
                 means, deviations = _statistics(self.standardize, values, encodings)
             own = isinstance(table.data, np.ndarray) and not np.may_share_memory(values, table.data)
-            by_columns = len(values) >= BY_COLUMNS
+            order: Order = "F" if len(values) >= BY_COLUMNS else "C"
             if not in_their_units:
-                values = standardized(values, means, deviations, out=values if own else None, by_columns=by_columns)
+                values = standardized(values, means, deviations, out=values if own else None, order=order)
             shifts = _shifts(self, kernels, values, used)
         columns = table.columns
         string_names = columns if columns is not None and all(isinstance(column, str) for column in columns) else None
@@ -275,9 +275,7 @@ class KernelBank(BankConstructors, Bank):
         others = {j for _, spec, positions in kernels if not able[id(spec)] for j in positions}
         return [j for j, encoding in encodings.items() if encoding.kind == "number" and j not in others]
 
-    def _check_columns(
-        self, table: Table, kernels: Sequence[NamedKernel], used: Array, *, by_columns: bool = False
-    ) -> Any:
+    def _check_columns(self, table: Table, kernels: Sequence[NamedKernel], used: Array, order: Order = "C") -> Any:
         """Return the used columns, with NaN for allowed gaps, or reject all unusable columns at once."""
         if table.is_sparse:
             rows = table.compressed(used)
@@ -301,7 +299,7 @@ class KernelBank(BankConstructors, Bank):
         if not table.holds_numbers:
             readable = [j for j in readable if j in objects or table.kind(j) in READ_AS]
         found_objects = {place: table.objects(j) for place, j in enumerate(readable) if j in objects}
-        values = table.codes(readable, _encodings(table, kernels, readable), by_columns=by_columns)
+        values = table.codes(readable, _encodings(table, kernels, readable), order=order)
         gaps = []
         if not plainly_finite(values):
             names = [table.names[j] for j in readable]

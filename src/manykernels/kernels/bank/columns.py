@@ -32,7 +32,7 @@ from manykernels.kernels.tables.kinds import (
     refuse,
 )
 from manykernels.kernels.tables.views import Views
-from manykernels.validation.arrays import BEYOND_FLOATS, Array, check_readable
+from manykernels.validation.arrays import BEYOND_FLOATS, Array, Order, check_readable
 
 NUMBERS, OBJECTS = Encoding(), Encoding("objects")
 ROWS_AT_ONCE = 1024  # that are turned
@@ -197,12 +197,12 @@ class Table:
         return self._encodings[column]
 
     def codes(
-        self, positions: Iterable[int], encodings: Iterable[Encoding] | None = None, *, by_columns: bool = False
+        self, positions: Iterable[int], encodings: Iterable[Encoding] | None = None, *, order: Order = "C"
     ) -> Array:
         """Return columns as (n, k) float64, NaN where a value is missing; by their encodings or by given ones.
 
-        All columns of an array of float64 are the array itself: nobody may write into what is returned. So it is with
-        ``by_columns`` of arrays whose columns lie in turn; single precision then stays unchanged.
+        All columns of an array of float64 are the array itself: nobody may write into what is returned. So it is in
+        column order, "F", of arrays in that order; single precision then stays unchanged.
         """
         positions = [int(j) for j in positions]
         if isinstance(self.data, pd.DataFrame):
@@ -211,20 +211,20 @@ class Table:
             self._read_new(keys)
             return np.array([self._read[key] for key in keys]).reshape(len(keys), len(self)).T
         others = [(k, own) for k, own in enumerate(encodings or ()) if own is not NUMBERS and own != NUMBERS]
-        values = self._numbers(positions, by_columns=by_columns)
+        values = self._numbers(positions, order)
         if others:
             values = values.copy()
         for k, own in others:
             values[:, k] = own.encode(pd.Series(values[:, k], name=self.names[positions[k]]))
         return values
 
-    def _numbers(self, positions: list[int], *, by_columns: bool) -> Array:
+    def _numbers(self, positions: list[int], order: Order) -> Array:
         """Return columns of an array, or of rows in compressed form."""
         if self.is_sparse:
             return np.asarray(self.compressed(positions).toarray())
         whole = positions == list(range(self.n_columns))
-        dtype = self.data.dtype if by_columns else np.dtype(np.float64)
-        turned = by_columns or (len(self) >= BY_COLUMNS and self.data.dtype != np.float64)
+        dtype = self.data.dtype if order == "F" else np.dtype(np.float64)
+        turned = order == "F" or (len(self) >= BY_COLUMNS and self.data.dtype != np.float64)
         values = self.data if whole else self.data[:, positions]
         if turned and values.flags.c_contiguous and not values.flags.f_contiguous:
             return _copy_columns(values, dtype)

@@ -233,8 +233,8 @@ class RawKernels(ABC, Generic[Data]):
         """Check rows once; factors are zero where a column of a kernel is missing, and all else is not normalized."""
 
     @abstractmethod
-    def evaluate(self, left: Side[Data], right: Side[Data], same: bool, kernels: Array, out: Array) -> None:
-        """Write raw values of the kernels to ``out`` (m, r, c); ``same`` if both sides are the same rows."""
+    def evaluate(self, left: Side[Data], right: Side[Data], kernels: Array, out: Array) -> None:
+        """Write raw values of the kernels to ``out`` (m, r, c), symmetric if ``left is right``."""
 
     @abstractmethod
     def diagonals(self, rows: PreparedRows[Data], kernels: Array) -> Array:

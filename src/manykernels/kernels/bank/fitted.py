@@ -228,22 +228,22 @@ class FittedBank:
         chosen = check_indices(kernels, self.n_kernels, "kernels")
         left = Side(a, row_index(rows, a.n_samples, "rows"))
         right = Side(b, row_index(cols, b.n_samples, "cols"))
+        right = left if prepared_a is prepared_b and same_index(left.rows, right.rows) else right
         out = check_out(out, (len(chosen), left.size, right.size))
-        self.evaluate(left, right, chosen, out, same=prepared_a is prepared_b and same_index(left.rows, right.rows))
+        self.evaluate(left, right, chosen, out)
         return out
 
-    def evaluate(self, left: Side[Any], right: Side[Any], kernels: Array, out: Array, *, same: bool) -> None:
+    def evaluate(self, left: Side[Any], right: Side[Any], kernels: Array, out: Array) -> None:
         """Write the result of `block` to ``out``, for prepared rows and valid positions.
 
         Parameters
         ----------
         left, right : Side
+            The same object twice gives matrices that are symmetric to the last bit.
         kernels : ndarray of int
         out : (m, a, b) float64
-        same : bool
-            Whether both sides are the same rows, whose matrix is to be symmetric to the last bit.
         """
-        self.raw.evaluate(left, right, same, kernels, out)
+        self.raw.evaluate(left, right, kernels, out)
         if self.grand_means is None and left.prepared.factors is None and right.prepared.factors is None:
             scales = self.scales[kernels]
             if (scales != 1.0).any():

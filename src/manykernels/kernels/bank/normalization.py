@@ -21,7 +21,7 @@ from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.tails import compress_tails, has_many_values, reaches_far, tails_of
-from manykernels.validation.arrays import Array, read_only
+from manykernels.validation.arrays import Array, Order, read_only
 
 # Column statistics of the training rows, safe at every scale that float64 can hold.
 
@@ -183,12 +183,12 @@ def _complete_statistics(values: Array) -> tuple[Array, Array]:
 
 
 def standardized(
-    values: Array, means: Array, deviations: Array, *, out: Array | None = None, by_columns: bool = False
+    values: Array, means: Array, deviations: Array, *, out: Array | None = None, order: Order = "C"
 ) -> Array:
     """Return ``(values - means) / deviations`` column by column, in ``out`` if given; the values if nothing changes."""
     if not means.any() and (deviations == 1.0).all():
         return values
-    if out is None and by_columns:
+    if out is None and order == "F":
         out = np.empty(values.shape, order="F")
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         out = np.subtract(values, means, out=out)

@@ -213,12 +213,11 @@ class TableKernels(RawKernels[TablePoints]):
 
     # --- values -----------------------------------------------------------------------------------------------------
 
-    def evaluate(
-        self, left: Side[TablePoints], right: Side[TablePoints], same: bool, kernels: Array, out: Array
-    ) -> None:
+    def evaluate(self, left: Side[TablePoints], right: Side[TablePoints], kernels: Array, out: Array) -> None:
         """Write raw values of the kernels, with shared parts computed once per group."""
         for index, slots in _runs(self._group_of[kernels]):
-            evaluate_group(self.groups[index], index, left, None if same else right, slots, kernels[slots], out)
+            other = None if left is right else right
+            evaluate_group(self.groups[index], index, left, other, slots, kernels[slots], out)
 
     def diagonals(self, rows: PreparedRows[TablePoints], kernels: Array) -> Array:
         each = [self._diagonal(rows.data, int(m)) for m in kernels]
@@ -253,7 +252,7 @@ class TableKernels(RawKernels[TablePoints]):
             for start in range(0, rows.n_samples, step):
                 left, right = Side(rows, slice(start, start + step)), Side(reference, slice(None))
                 block = np.empty((len(kernels), left.size, right.size))
-                self.evaluate(left, right, False, kernels, block)
+                self.evaluate(left, right, kernels, block)
                 means[kernels, start : start + step] = _means(block, present)
         return means
 

@@ -261,9 +261,7 @@ class ProductKernels(RawKernels[MemberPairs]):
             return self.second.block(a.second, b.second, [kernel])[0]
         return self.left.block(a.left, b.left, [kernel])[0]
 
-    def evaluate(
-        self, left: Side[MemberPairs], right: Side[MemberPairs], same: bool, kernels: Array, out: Array
-    ) -> None:
+    def evaluate(self, left: Side[MemberPairs], right: Side[MemberPairs], kernels: Array, out: Array) -> None:
         """Write products of kernels of members to ``out``."""
         a, b = left.data, right.data
         rows, cols = a.indexed(self.sign).take(left.rows), b.indexed(self.sign).take(right.rows)

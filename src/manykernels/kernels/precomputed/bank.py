@@ -123,19 +123,17 @@ class StackKernels(RawKernels[StackSamples]):
         samples = StackSamples(kernels, stack, ids, np.arange(len(ids)) if training else None)
         return PreparedRows(self.names, samples)
 
-    def evaluate(
-        self, left: Side[StackSamples], right: Side[StackSamples], same: bool, kernels: Array, out: Array
-    ) -> None:
+    def evaluate(self, left: Side[StackSamples], right: Side[StackSamples], kernels: Array, out: Array) -> None:
         """Write entries of the kernels to ``out``, read from the matrices of either side."""
         a, b = left.data, right.data
         if a.stack is None:
             if b.stack is None:
                 raise InvalidInputError("Both sides were detached from their kernels; prepare one of them again.")
-            self.evaluate(right, left, False, kernels, out.transpose(0, 2, 1))
+            self.evaluate(right, left, kernels, out.transpose(0, 2, 1))
             return
         raw = a.stack._block(a.kernel_ids[kernels], a.ids[left.rows], a.columns_among(b)[right.rows])
         out[:] = raw
-        if same:
+        if left is right:
             # Input may differ from its transpose by rounding; what solvers read does not.
             out += raw.transpose(0, 2, 1)
             out *= 0.5

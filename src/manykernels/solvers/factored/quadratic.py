@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.optimize import brentq
@@ -27,6 +27,7 @@ from manykernels.validation.arrays import Array
 NOTHING = np.zeros(0)
 LINE_TOL = 0.1  # of the first slope on a line, below which a slope ends the search
 JUST_AHEAD = 1e-9  # of a step: groups that leave zero have a slope there
+Groups = Literal["all", "nonzero"]  # that a sweep updates
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,8 @@ class Quadratic(abc.ABC):
         """
 
     @abc.abstractmethod
-    def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
-        """Update all or only nonzero groups in turn; return the squared move of scores, and a gap."""
+    def sweep(self, at: Position, groups: Groups) -> tuple[float, float]:
+        """Update groups in turn; return the squared move of scores, and a gap."""
 
     @abc.abstractmethod
     def image(self, step: Position) -> Array:
@@ -118,17 +119,18 @@ class Quadratic(abc.ABC):
 
         Returns the number of sweeps, whether the gap seems small enough, and whether that ended before the last sweep.
         """
-        past, largest, last, everything = list[tuple[Array, Position]](), 0.0, np.inf, True
+        past, largest, last = list[tuple[Array, Position]](), 0.0, np.inf
+        groups: Groups = "all"
         remembered = 5  # positions that are combined
         slow_fall = 0.25  # of the squared move of a sweep: the next one that leaves more is combined with those before
         for number in range(1, self.most_sweeps + 1):
             before = at.v.copy()
-            moved, gap = self.sweep(at, everything)
+            moved, gap = self.sweep(at, groups)
             slow, last, largest, enough = moved > slow_fall * last, moved, max(largest, moved), gap <= tol
             small = enough or moved <= last_move**2 * largest
-            if everything and small:
+            if groups == "all" and small:
                 return number, enough, True
-            everything = small or number % self.sweeps_of_some == 0
+            groups = "all" if small or number % self.sweeps_of_some == 0 else "nonzero"
             if small:
                 continue
             if self.sweeps_apart:

@@ -33,7 +33,7 @@ from manykernels.solvers.factored.group_penalty import (
     shape_of_group,
 )
 from manykernels.solvers.factored.objective import FactoredObjective
-from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Position, Quadratic, inverse_of_shifts
+from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Groups, Position, Quadratic, inverse_of_shifts
 from manykernels.solvers.factored.quadratic_formed import RIDGE, FormedQuadratic
 from manykernels.validation.arrays import Array
 
@@ -294,12 +294,12 @@ class BinQuadratic(Quadratic):
         moves = objective.intercepts((self._answers @ step)[: objective.n_free])
         return at.v, moves, objective.scores(step) + moves
 
-    def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
+    def sweep(self, at: Position, groups: Groups) -> tuple[float, float]:
         """Update kernels alone on their columns in turn, then kernels with shared columns jointly."""
         terms, missing = (self._weights, self._shares), self._missing
-        moved, turned = sweep_columns(self._alone, terms, self.penalty.shape, missing, everything, at.v, at.slopes)
+        moved, turned = sweep_columns(self._alone, terms, self.penalty.shape, missing, groups == "all", at.v, at.slopes)
         for column in self._columns:
-            if column.together is not None and (everything or at.v[column.own].any()):
+            if column.together is not None and (groups == "all" or at.v[column.own].any()):
                 more, change = column.minimize(at.v, at.slopes, terms, missing[column.own])
                 moved, turned = moved + more, max(turned, change)
         return moved, float(np.sqrt(turned) * self.penalty.norms(at.v).sum())

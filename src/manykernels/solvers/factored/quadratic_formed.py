@@ -43,7 +43,7 @@ from manykernels.solvers.factored.group_penalty import (
     sum_of_powers,
 )
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Position, Quadratic
+from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Groups, Position, Quadratic
 from manykernels.solvers.linear_systems import ConjugateGradients
 from manykernels.validation.arrays import Array
 
@@ -405,7 +405,7 @@ class FormedQuadratic(Quadratic):
         self.minimize(at, tol * self._violation(at.v, at.slopes))
         return project_groups(self.penalty, self._rotate_back(at.v)), self._rotate_back(at.slopes)
 
-    def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
+    def sweep(self, at: Position, groups: Groups) -> tuple[float, float]:
         """Let all groups take some turns; return the violation in place of a gap."""
         if self.penalty.tied:
             self._leave_zero(at)

@@ -23,7 +23,7 @@ from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 from manykernels.solvers.factored.objective import FactoredObjective, is_matrix_free
-from manykernels.solvers.factored.quadratic import Expansion, Position, Quadratic, line_minimum
+from manykernels.solvers.factored.quadratic import Expansion, Groups, Position, Quadratic, line_minimum
 from manykernels.solvers.factored.quadratic_formed import RANK_LIMIT, RIDGE, SAMPLE_ROWS, FormedQuadratic
 from manykernels.solvers.linear_systems import ConjugateGradients
 from manykernels.validation.arrays import Array
@@ -119,15 +119,15 @@ class ProductQuadratic(Quadratic):
         at = Position(point.v.copy(), slopes.copy(), np.zeros_like(slopes), 0.0)
         _, _, ended = self.minimize(at, STEP_SHARE * tol, SWEEP_TOL)
         if not ended:
-            self.sweep(at, everything=True)
+            self.sweep(at, "all")
         return at.v, at.shift, at.change
 
-    def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
+    def sweep(self, at: Position, groups: Groups) -> tuple[float, float]:
         penalty, moved = self.penalty, 0.0
         joint, norms = penalty.coupled, penalty.norms(at.v)
         for block in self._blocks:
             old = at.v[block.own]
-            if not (everything or old.any()):
+            if not (groups == "all" or old.any()):
                 continue
             new = block.minimize(old, at.slopes, penalty.rest(norms, *block.span) if joint else None)
             norms[slice(*block.span)] = block.problem.penalty.norms(new)

@@ -23,7 +23,7 @@ from manykernels.objective.losses.curvature import Curvature, add_curved
 from manykernels.solvers.factored.certificate import correctable
 from manykernels.solvers.factored.group_penalty import PenaltyCurve, group_minimizer, shape_of_group, sum_of_powers
 from manykernels.solvers.factored.objective import FactoredObjective
-from manykernels.solvers.factored.quadratic import Expansion, Position, Quadratic, inverse_of_shifts
+from manykernels.solvers.factored.quadratic import Expansion, Groups, Position, Quadratic, inverse_of_shifts
 from manykernels.solvers.factored.quadratic_products import STEP_SHARE, conjugate_step
 from manykernels.validation.arrays import Array
 
@@ -182,9 +182,9 @@ class RowQuadratic(Quadratic):
         out[place] = (parts @ turns).reshape(-1)[slots]
         return out
 
-    def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
+    def sweep(self, at: Position, groups: Groups) -> tuple[float, float]:
         factors = self._Z, self._places, self._starts, self.bases, self.eigenvalues
-        moved, gap = sweep_rows(factors, self._curved, self.penalty.shape, everything, at.v, at.slopes, at.change)
+        moved, gap = sweep_rows(factors, self._curved, self.penalty.shape, groups == "all", at.v, at.slopes, at.change)
         if at.shift.size:
             answer_sums(self._of_shifts, self._curved, at.slopes, at.change, at.shift)
         return float(moved), float(gap)
