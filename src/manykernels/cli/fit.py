@@ -259,10 +259,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     train, test = hold_out(samples, options.test_size, options.seed)
     X_train, y_train = samples.features.iloc[train], samples.target[train]
     X_test, y_test = (None, None) if test is None else (samples.features.iloc[test], samples.target[test])
-    estimator = estimator_for(options, samples.task, bank)
-    routed = {} if options.cv is None or samples.groups is None else {"groups": samples.groups[train]}
-    tell(f"Fitting {len(train)} rows of {samples.features.shape[1]} columns")
-    estimator.fit(X_train, y_train, **routed)
+    estimator = _fit_rows(options, samples, bank, train)
     report = add_tests(MKLReport.from_estimator(estimator, X_test, y_test), estimator, X_train, y_train, options.seed)
     constant = {} if y_test is None else constant_scores(estimator, y_train, y_test)
     importance = importances(estimator)
@@ -286,6 +283,14 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         f"The fit ended as {report.status!r}, at a relative gap of {report.relative_gap:.1e}, and is not saved. "
         "Save it anyway with --force, or use other --kernels, a larger --alpha or a larger --tol."
     )
+
+
+def _fit_rows(options: FitOptions, samples: LabeledTable, bank: KernelBank, train: Array) -> Any:
+    """Return the estimator of the options, fitted to some rows."""
+    estimator = estimator_for(options, samples.task, bank)
+    routed = {} if options.cv is None or samples.groups is None else {"groups": samples.groups[train]}
+    tell(f"Fitting {len(train)} rows of {samples.features.shape[1]} columns")
+    return estimator.fit(samples.features.iloc[train], samples.target[train], **routed)
 
 
 def _origin(options: FitOptions, samples: LabeledTable) -> dict[str, Any]:

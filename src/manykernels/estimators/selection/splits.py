@@ -55,14 +55,7 @@ def splits_of(
             raise InvalidInputError(
                 f"cv={cv!r} splits by groups, and none were given: pass groups, one label a sample, along with X and y."
             ) from None
-        counted = cv is None or (isinstance(cv, Integral) and int(cv) > 1)
-        limit = f"there are {n_groups} groups" if n_groups < most else f"the largest class has {most}"
-        share = f", of which {limit}" if counted and most_folds < len(y) else ""
-        more = "more groups" if n_groups < most else "more samples"
-        way = (f" Take fewer folds, at most {most_folds}, or" if most_folds > 1 else " Take") + f" {more}."
-        way = way if counted else ""
-        told = f"cv={cv!r} makes no folds of these {len(y)} samples{share}: {str(error).rstrip('.')}.{way}"
-        raise InvalidInputError(told) from None
+        raise InvalidInputError(_describe_refusal(cv, len(y), most, n_groups, error)) from None
     if classifier and not events and np.ndim(y) == 1:
         _check_classes(cv, y, splits, counted=counted, by_groups=counted and groups is not None)
     for number, (train, _) in enumerate(splits, 1):
@@ -72,6 +65,18 @@ def splits_of(
                 f"more samples, or larger training folds."
             )
     return splits
+
+
+def _describe_refusal(cv: CrossValidation, n_samples: int, most: int, n_groups: int, error: ValueError) -> str:
+    """Return the error message for samples, of which a class has ``most``, that cannot be split, with the way out."""
+    start, cause, most_folds = f"cv={cv!r} makes no folds of these {n_samples} samples", str(error), min(most, n_groups)
+    cause = f": {cause.rstrip('.')}."
+    if cv is not None and not (isinstance(cv, Integral) and int(cv) > 1):
+        return start + cause
+    limit = f"there are {n_groups} groups" if n_groups < most else f"the largest class has {most}"
+    share = f", of which {limit}" if most_folds < n_samples else ""
+    way = f" Take fewer folds, at most {most_folds}, or" if most_folds > 1 else " Take"
+    return f"{start}{share}{cause}{way} {'more groups' if n_groups < most else 'more samples'}."
 
 
 def _n_groups(groups: ArrayLike, n_samples: int) -> int:

@@ -17,7 +17,7 @@ Noise: comparison of a selection with noise, by a fitted model and by refits to 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -208,11 +208,24 @@ def stability_selection(
         ]
         return _first_units(parts, family, units, n_first, solver)
 
+    with blas_threads(problems[0].n_samples, None):
+        complete = _select_on_halves(entered, halves, n_jobs, verbose)
+    counts = np.bincount(np.concatenate(complete), minlength=len(names))
+    order = np.argsort(-counts, kind="stable")
+    frequencies = pd.Series(counts[order] / len(complete), index=[names[k] for k in order])
+    bound = n_first**2 / ((2 * threshold - 1) * len(names))
+    return StabilitySelection(frequencies, threshold, n_first, bound, len(complete), by)
+
+
+def _select_on_halves(
+    select: Callable[[Array], Array], halves: Sequence[Array], n_jobs: int | None, verbose: int
+) -> list[Array]:
+    """Return the selected units of every half, after Ctrl-C of the complete pairs of halves, with a warning."""
     found: list[Array] = []
     jobs = Parallel(n_jobs=n_jobs or 1, prefer="threads", return_as="generator")
-    with blas_threads(problems[0].n_samples, None), count_to(len(halves), "halves of the samples", verbose) as advance:
+    with count_to(len(halves), "halves of the samples", verbose) as advance:
         try:
-            for chosen in jobs(delayed(entered)(half) for half in halves):
+            for chosen in jobs(delayed(select)(half) for half in halves):
                 found.append(chosen)
                 advance("")
         except KeyboardInterrupt:
@@ -225,11 +238,7 @@ def stability_selection(
             "holds for them too, with less precision; run it again for all.",
             ConvergenceWarning,
         )
-    counts = np.bincount(np.concatenate(complete), minlength=len(names))
-    order = np.argsort(-counts, kind="stable")
-    frequencies = pd.Series(counts[order] / len(complete), index=[names[k] for k in order])
-    bound = n_first**2 / ((2 * threshold - 1) * len(names))
-    return StabilitySelection(frequencies, threshold, n_first, bound, len(complete), by)
+    return complete
 
 
 def _check(n_pairs: int, expected_false: float, threshold: float, n_jobs: int | None) -> None:

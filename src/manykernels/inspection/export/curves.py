@@ -71,12 +71,7 @@ def as_term(columns: Columns, axes: list[Axis], members: list[int], tol: float) 
     while True:
         for a in smooth:
             axes[a] = replace(axes[a], n_pieces=n_pieces)
-        n_cells = int(np.prod([axis.n_cells for axis in axes]))
-        if n_cells > MOST_CELLS:
-            raise IncompatibleError(
-                f"A table of {n_cells} cells of {_named(axes)} is too large to export; merge rare categories, or take "
-                "fewer bins."
-            )
+        _check_cells(axes)
         term = interpolated(axes, function, tails, kinks)
         if term.error <= tol or not smooth:
             return term
@@ -94,6 +89,16 @@ def as_term(columns: Columns, axes: list[Axis], members: list[int], tol: float) 
                 "the column. Take a larger tol" + (", or export to .onnx or .py." if len(smooth) > 1 else ".")
             )
         n_pieces, before = 2 * n_pieces, term.error
+
+
+def _check_cells(axes: Sequence[Axis]) -> None:
+    """Raise ``IncompatibleError`` for axes with too many cells."""
+    n_cells = int(np.prod([axis.n_cells for axis in axes]))
+    if n_cells > MOST_CELLS:
+        raise IncompatibleError(
+            f"A table of {n_cells} cells of {_named(axes)} is too large to export; merge rare categories, or take "
+            "fewer bins."
+        )
 
 
 def _refine_pieces(

@@ -257,16 +257,10 @@ class ShapeDisplay(draw.Display):
         names, rows = feature_names(estimator), rows_of(estimator, X)
         table = kernel_table(estimator)
         active = np.asarray(kernel_table(estimator, target)["weight"]) > 0
-        members = {name: np.flatnonzero(active & (table["columns"] == name).to_numpy()) for name in names}
-        members = {name: places for name, places in members.items() if len(places)}
         unknown = [name for name in columns or () if name not in names]
         if unknown:
             raise InvalidInputError(f"There is no column {unknown[0]!r}; the columns of the model are {names[:10]}.")
-        if not members:
-            raise InvalidInputError(
-                "No kernel on a single column is active, so there is no curve to draw. Use SurfaceDisplay for two "
-                "columns, ContributionsDisplay for kernels of more, or fit KernelBank.per_feature(widths=['median'])."
-            )
+        members = _active_members(table, active, names)
         wanted = list(columns) if columns is not None else list(members)
         spread = spread_of(estimator, target, bands)
         shapes = []
@@ -325,6 +319,18 @@ class ShapeDisplay(draw.Display):
             drawn.supxlabel(more, fontsize="small", color=draw.ink_of(axes[0, 0]).muted)
         self.axes_, self.figure_ = axes, drawn
         return self
+
+
+def _active_members(table: pd.DataFrame, active: Array, names: Sequence[str]) -> dict[str, Array]:
+    """Return the active kernels on every single column that has some."""
+    members = {name: np.flatnonzero(active & (table["columns"] == name).to_numpy()) for name in names}
+    members = {name: places for name, places in members.items() if len(places)}
+    if not members:
+        raise InvalidInputError(
+            "No kernel on a single column is active, so there is no curve to draw. Use SurfaceDisplay for two "
+            "columns, ContributionsDisplay for kernels of more, or fit KernelBank.per_feature(widths=['median'])."
+        )
+    return members
 
 
 def active_columns(estimator: BaseEstimator) -> list[str]:

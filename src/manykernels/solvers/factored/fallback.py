@@ -57,6 +57,25 @@ def start_at(problem: Problem, model: Model) -> Solution:
     return Solution(*model, problem.certificate(*model), Status.MAX_ITER, solver="factored")
 
 
+def _function_on_rows(
+    problem: Problem, stack: FactoredStack, m: int, weight: float, rho: Array, scores: Array
+) -> tuple[Component, float] | None:
+    """Return the function of a kernel held as a matrix, with the norm, adding its scores; None without a norm."""
+    images = [stack.cross_apply(m, stack.table, column) for column in columns_of(rho)]
+    image = np.array(images).T.reshape(rho.shape)
+    if m in problem.unpenalized:
+        # Kernel sums of dual coefficients that are orthogonal to the function would cancel in all their digits.
+        Z = stack.factor(m, MATRIX_FACTORS)
+        v = np.linalg.lstsq(Z, weight * image, rcond=None)[0]
+        scores += Z @ v
+        return Component(m, v.T.ravel(), MATRIX_FACTORS), float(np.linalg.norm(v))
+    norm = weight * np.sqrt(max(inner(rho, image), 0.0))
+    if not norm > 0:  # rounding may leave none
+        return None
+    scores += weight * image
+    return Component(m, weight * rho.T.ravel(), None), norm
+
+
 def result_of(
     problem: Problem, stack: FactoredStack, solution: Solution, kernels: Array, whole: set[int]
 ) -> ExactContinuation:
@@ -65,19 +84,9 @@ def result_of(
     weights = dict(zip(active.tolist(), solution.kernel_weights[solution.active].tolist(), strict=True))
     scores, shift = problem.constant_scores(0.0), 0.0
     found: dict[int, tuple[Component, float]] = {}
-    for m in active.tolist():
-        if m in whole:
-            images = [stack.cross_apply(m, stack.table, column) for column in columns_of(rho)]
-            image = np.array(images).T.reshape(rho.shape)
-            if m in problem.unpenalized:
-                # Kernel sums of dual coefficients that are orthogonal to the function would cancel in all their digits.
-                Z = stack.factor(m, MATRIX_FACTORS)
-                v = np.linalg.lstsq(Z, weights[m] * image, rcond=None)[0]
-                scores += Z @ v
-                found[m] = Component(m, v.T.ravel(), MATRIX_FACTORS), float(np.linalg.norm(v))
-            elif (norm := weights[m] * np.sqrt(max(inner(rho, image), 0.0))) > 0:  # rounding may leave none
-                scores += weights[m] * image
-                found[m] = Component(m, weights[m] * rho.T.ravel(), None), norm
+    for m in (m for m in active.tolist() if m in whole):
+        if (own := _function_on_rows(problem, stack, m, weights[m], rho, scores)) is not None:
+            found[m] = own
     others = [m for m in active.tolist() if m not in whole]
     for operator in per_output(stack.operators(others, MATRIX_FACTORS), problem) if others else []:
         ranks = np.diff(operator.starts)
