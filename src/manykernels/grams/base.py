@@ -17,7 +17,15 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.counters import GramCounters
 from manykernels.grams.pivoted import MANY_COLUMNS, RANK_TOL, PivotedFactors
 from manykernels.threads import blas_threads
-from manykernels.validation.arrays import Array, check_columns, check_indices, check_names, check_vector, read_only
+from manykernels.validation.arrays import (
+    Array,
+    check_columns,
+    check_indices,
+    check_names,
+    check_some_indices,
+    check_vector,
+    read_only,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -401,7 +409,7 @@ class GramStack(ABC):
         >>> stack.take([1]).n_kernels
         1
         """
-        chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
+        chosen = check_some_indices(kernels, self.n_kernels, "kernels")
         self.prove_definite(chosen)
         return self._take(chosen)
 
@@ -419,7 +427,7 @@ class GramStack(ABC):
         >>> stack.view([1]).n_kernels
         1
         """
-        chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
+        chosen = check_some_indices(kernels, self.n_kernels, "kernels")
         if prove:
             self.prove_definite(chosen)
         return GramView(self, chosen, np.arange(self.n_samples))
@@ -435,7 +443,7 @@ class GramStack(ABC):
         >>> stack.restrict([0]).shape
         (2, 1, 1)
         """
-        part = self._restrict(check_indices(samples, self.n_samples, "samples", allow_empty=False))
+        part = self._restrict(check_some_indices(samples, self.n_samples, "samples"))
         part._unproven = None if self._unproven is None else self._unproven.take(slice(None))
         return part
 

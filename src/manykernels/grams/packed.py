@@ -18,7 +18,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.base import MOST_SAMPLES, GramStack, Index, mirror_upper, triangle_size, triangle_starts
 from manykernels.grams.loops import FAST, add_columns
 from manykernels.threads import blas_threads, run_ranges
-from manykernels.validation.arrays import Array, check_float32_range, check_indices, read_only
+from manykernels.validation.arrays import Array, check_float32_range, check_some_indices, read_only
 from manykernels.validation.gram import check_gram_array
 
 
@@ -94,7 +94,7 @@ class PackedStack(GramStack):
         kernels : array_like of int or bool, or slice, optional
         dtype : float32 or float64, optional
         """
-        chosen = check_indices(kernels, stack.n_kernels, "kernels", allow_empty=False)
+        chosen = check_some_indices(kernels, stack.n_kernels, "kernels")
         shape = len(chosen), stack.n_samples
         out = _new_triangles(shape, stack.dtype if dtype is None else dtype, lambda: stack.diag()[chosen])
         stack.triangles(chosen, out=out)

@@ -24,7 +24,7 @@ from manykernels.objective.regularizers import (
     Simplex,
 )
 from manykernels.objective.regularizers.base import Regularizer
-from manykernels.validation.arrays import check_positive
+from manykernels.validation.arrays import check_nonnegative, check_positive
 
 Array = NDArray[Any]
 
@@ -114,7 +114,7 @@ def pfbs(tau: float, mu: float, n_samples: int) -> PaperProblem:
 
     ``C (1 - lam) = n tau`` and ``C lam = n mu``, with the factor ``2/n``.
     """
-    tau, mu = check_positive(tau, "tau", allow_zero=True), check_positive(mu, "mu", allow_zero=True)
+    tau, mu = check_nonnegative(tau, "tau"), check_nonnegative(mu, "mu")
     total = check_positive(tau + mu, "tau + mu")
     return PaperProblem(
         get_loss("squared"), ElasticNet(n_samples * total, l1_ratio=tau / total), 2.0 / n_samples, False

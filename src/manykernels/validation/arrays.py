@@ -2,7 +2,7 @@
 
 import numbers
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -31,16 +31,31 @@ MOST_CLASSES = 10  # whole numbers with more distinct values than this are a qua
 BEYOND_FLOATS = "an integer beyond 1.8e308, which no float64 can hold: rescale it, or take its logarithm"
 
 
-def check_positive(value: object, name: str, *, allow_zero: bool = False, upper: float = np.inf) -> float:
+def check_positive(value: object, name: str, *, upper: float = np.inf) -> float:
     """Return ``value`` as a float if finite and positive, else raise ``InvalidInputError``."""
-    bound = "non-negative" if allow_zero else "positive"
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InvalidInputError(f"{name} must be a {bound} number, got {value!r}.")
-    number = float(value)
-    if not np.isfinite(number) or number < 0 or (number == 0 and not allow_zero) or number > upper:
-        limit = "" if upper == np.inf else f" of at most {upper:g}"
-        raise InvalidInputError(f"{name} must be a finite {bound} number{limit}, got {value!r}.")
+    number = _check_number(value, name, "positive", upper)
+    if number == 0:
+        raise InvalidInputError(_describe_number(value, name, "positive", upper))
     return number
+
+
+def check_nonnegative(value: object, name: str, *, upper: float = np.inf) -> float:
+    """Return ``value`` as a float if finite and not negative, else raise ``InvalidInputError``."""
+    return _check_number(value, name, "non-negative", upper)
+
+
+def _check_number(value: object, name: str, kind: str, upper: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidInputError(f"{name} must be a {kind} number, got {value!r}.")
+    number = float(value)
+    if not np.isfinite(number) or not 0 <= number <= upper:
+        raise InvalidInputError(_describe_number(value, name, kind, upper))
+    return number
+
+
+def _describe_number(value: object, name: str, kind: str, upper: float) -> str:
+    limit = "" if upper == np.inf else f" of at most {upper:g}"
+    return f"{name} must be a finite {kind} number{limit}, got {value!r}."
 
 
 def check_finite(array: Array, name: str) -> Array:
@@ -185,15 +200,17 @@ def check_columns(values: object, n_samples: int, name: str) -> Array:
     return check_finite(array, name)
 
 
-def check_indices(index: object, size: int, name: str, *, allow_empty: bool = True) -> Array:
+def check_indices(index: object, size: int, name: str) -> Array:
     """Return ``index`` (None for all, a slice, integers or a boolean mask) as int64 positions in ``range(size)``."""
     if index is None:
-        chosen = np.arange(size)
-    elif isinstance(index, slice):
-        chosen = np.arange(size)[index]
-    else:
-        chosen = _index_array(np.asarray(index), size, name)
-    if not allow_empty and len(chosen) == 0:
+        return np.arange(size)
+    return np.arange(size)[index] if isinstance(index, slice) else _index_array(np.asarray(index), size, name)
+
+
+def check_some_indices(index: object, size: int, name: str) -> Array:
+    """Return `check_indices`, or raise ``InvalidInputError`` where it is empty."""
+    chosen = check_indices(index, size, name)
+    if len(chosen) == 0:
         raise InvalidInputError(f"No {name} chosen; choose at least one of the {size}.")
     return chosen
 
@@ -278,11 +295,13 @@ def check_symmetric_matrix(values: object, name: str) -> Array:
     return array
 
 
-def check_parameter_range(values: object, name: str, *, allow_zero: bool = False) -> tuple[float, float]:
-    """Return the ends ``low < high`` of a range of positive (or non-negative) parameters."""
+def check_parameter_range(
+    values: object, name: str, check_low: Callable[..., float] = check_positive
+) -> tuple[float, float]:
+    """Return the ends ``low < high`` of a range of parameters, the lower one by its own check."""
     if not isinstance(values, (tuple, list)) or len(values) != 2:
         raise InvalidInputError(f"{name} needs a range (low, high), got {values!r}.")
-    low = check_positive(values[0], f"low of {name}", allow_zero=allow_zero)
+    low = check_low(values[0], f"low of {name}")
     high = check_positive(values[1], f"high of {name}")
     if low >= high:
         raise InvalidInputError(f"{name} needs low < high, got low={low:g} and high={high:g}.")

@@ -14,7 +14,9 @@ from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import (
     Array,
     check_columns,
+    check_nonnegative,
     check_parameter_range,
+    check_positive,
     check_symmetric_matrix,
     check_vector,
 )
@@ -136,7 +138,8 @@ class KernelFamily(ABC, Generic[Prepared]):
     """Whether parameters are searched for on a logarithmic scale."""
 
     def __post_init__(self) -> None:
-        low, high = check_parameter_range((self.low, self.high), type(self).__name__, allow_zero=not self.logarithmic)
+        check_low = check_positive if self.logarithmic else check_nonnegative
+        low, high = check_parameter_range((self.low, self.high), type(self).__name__, check_low)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if self.members is not None:

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from manykernels.discovery.families.base import KernelFamily, PairWeights
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import Array, check_count, check_points, check_positive
+from manykernels.validation.arrays import Array, check_count, check_nonnegative, check_points
 from manykernels.validation.parameters import check_instance
 
 # Upper bounds on functions of one parameter that are known at points, with their slopes, and not too steep between.
@@ -148,7 +148,7 @@ class SearchSettings:
 
     def __post_init__(self) -> None:
         check_count(self.n_starts, "n_starts")
-        check_positive(self.shrinkage, "shrinkage", allow_zero=True)
+        check_nonnegative(self.shrinkage, "shrinkage")
         check_count(1 if self.max_steps is None else self.max_steps, "max_steps")
         check_count(self.proof, "proof", least=0)
 

@@ -14,7 +14,14 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.solvers import Status
 from manykernels.solvers.run import Run
-from manykernels.validation.arrays import Array, check_choice, check_positive, check_positive_vector, check_vector
+from manykernels.validation.arrays import (
+    Array,
+    check_choice,
+    check_nonnegative,
+    check_positive,
+    check_positive_vector,
+    check_vector,
+)
 from manykernels.validation.parameters import RandomSource, check_instance
 
 TINY = float(np.finfo(np.float64).tiny)
@@ -153,7 +160,7 @@ class AscentSettings:
     def __post_init__(self) -> None:
         check_choice(self.update, UPDATES, "update")
         check_positive(self.largest_step, "largest_step")
-        check_positive(self.epsilon, "epsilon", allow_zero=True)
+        check_nonnegative(self.epsilon, "epsilon")
         if self.update == "corrective" and (self.largest_step != LARGEST_STEP or self.epsilon > 0):
             raise InvalidInputError(
                 f"largest_step={self.largest_step:g} and epsilon={self.epsilon:g} belong to the steps of Algorithm 7: "
@@ -412,7 +419,7 @@ def align_family(
     (True, 1.0)
     """
     check_choice(criterion, CRITERIA, "criterion")
-    check_positive(gain, "gain", allow_zero=True)
+    check_nonnegative(gain, "gain")
     check_instance(search, FamilySearch, "search", "FamilySearch(GaussianFamily(0.1, 10.0), points)")
     limits, n_samples = resolve_limits(limits, Limits(max_iter=50)), len(search.points)
     space = TargetSpace(check_vector(target, n_samples, "target"), check_positive_vector(weight, n_samples, "weight"))

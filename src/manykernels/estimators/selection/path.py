@@ -36,7 +36,7 @@ from manykernels.solvers.registry import problem_of, refusal_of_factors
 from manykernels.solvers.run import interrupted
 from manykernels.solvers.solution import count_to
 from manykernels.threads import blas_threads
-from manykernels.validation.arrays import check_positive
+from manykernels.validation.arrays import check_nonnegative, check_positive
 
 if TYPE_CHECKING:
     from manykernels.estimators.selection.mixtures import PenaltyFamily
@@ -409,7 +409,7 @@ def regularization_path(
 
 def _family(penalty: str | Regularizer, parameters: dict[str, Any], ridge: float, cv: Any) -> PenaltyFamily:
     """Return the penalty of which the strength is open, beside a ridge if there is one."""
-    if not check_positive(ridge, "ridge", allow_zero=True):
+    if not check_nonnegative(ridge, "ridge"):
         return PenaltyFamily(penalty, parameters)
     if cv is not None:
         raise InvalidInputError("cv follows paths of one mixture, and ridge changes it. Leave cv or ridge out.")

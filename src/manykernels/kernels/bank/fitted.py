@@ -20,7 +20,7 @@ from manykernels.kernels.bank.normalization import (
     unit_factors,
 )
 from manykernels.kernels.bank.table_kernels import TableKernels
-from manykernels.validation.arrays import Array, check_indices
+from manykernels.validation.arrays import Array, check_indices, check_some_indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +179,7 @@ class FittedBank:
         ----------
         kernels : positions, slice or mask
         """
-        chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
+        chosen = check_some_indices(kernels, self.n_kernels, "kernels")
         grand = None if self.grand_means is None else self.grand_means[chosen]
         return replace(self, raw=self.raw.take(chosen), scales=self.scales[chosen], grand_means=grand)
 

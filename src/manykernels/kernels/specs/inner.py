@@ -10,7 +10,7 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
 from manykernels.kernels.specs.distances import row_norms
-from manykernels.validation.arrays import Array, check_count, check_positive
+from manykernels.validation.arrays import Array, check_count, check_nonnegative, check_positive
 
 # The polynomial kernel with a weight a column, which non-linear multiple kernel learning finds.
 
@@ -62,9 +62,9 @@ class WeightedPolynomial(KernelSpec):
         object.__setattr__(self, "degree", check_count(self.degree, "degree", most=MOST_DEGREE))
         if np.ndim(self.weights) != 1 or len(self.weights) == 0:
             raise InvalidInputError(f"weights must be a non-empty sequence of numbers, got {self.weights!r}.")
-        weights = tuple(check_positive(weight, "every weight", allow_zero=True) for weight in self.weights)
+        weights = tuple(check_nonnegative(weight, "every weight") for weight in self.weights)
         object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "offset", check_positive(self.offset, "offset", allow_zero=True))
+        object.__setattr__(self, "offset", check_nonnegative(self.offset, "offset"))
         if not any(self.weights) and self.offset == 0:
             raise InvalidInputError("A weighted polynomial needs a positive weight or offset; all of them are zero.")
 
@@ -173,7 +173,7 @@ class Polynomial(InnerProductSpec):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "degree", check_count(self.degree, "degree", most=MOST_DEGREE))
-        object.__setattr__(self, "offset", check_positive(self.offset, "offset", allow_zero=True))
+        object.__setattr__(self, "offset", check_nonnegative(self.offset, "offset"))
         object.__setattr__(self, "scale", check_positive(self.scale, "scale"))
 
     @cached_property

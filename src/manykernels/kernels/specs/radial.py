@@ -17,7 +17,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, chi2_kernel, pai
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
 from manykernels.kernels.specs.distances import MedianWidth, require_width
-from manykernels.validation.arrays import Array, check_count, check_finite, check_positive
+from manykernels.validation.arrays import Array, check_count, check_finite, check_nonnegative, check_positive
 
 # The periodic kernel: what dates have besides their order.
 
@@ -317,7 +317,7 @@ class Dirichlet(KernelSpec):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "degree", check_count(self.degree, "degree", most=MOST_DEGREE))
-        object.__setattr__(self, "frequency", check_positive(self.frequency, "frequency", allow_zero=True))
+        object.__setattr__(self, "frequency", check_nonnegative(self.frequency, "frequency"))
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
         first, second = as_pair(A, B)

@@ -20,7 +20,7 @@ from manykernels.objective.losses.base import (
     RegressionLoss,
     root_between,
 )
-from manykernels.validation.arrays import check_positive
+from manykernels.validation.arrays import check_nonnegative, check_positive
 
 """A logistic loss at this margin is below the rounding of one."""
 
@@ -214,7 +214,7 @@ class EpsilonInsensitive(PiecewiseLinear, RegressionLoss):
     name: ClassVar[str] = "epsilon_insensitive"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", check_positive(self.epsilon, "epsilon", allow_zero=True))
+        object.__setattr__(self, "epsilon", check_nonnegative(self.epsilon, "epsilon"))
 
     @property
     def kink(self) -> float:

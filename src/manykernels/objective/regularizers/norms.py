@@ -11,7 +11,7 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers.base import Array, Regularizer
 from manykernels.objective.regularizers.curve import Curve
-from manykernels.validation.arrays import check_count, check_positive
+from manykernels.validation.arrays import check_count, check_nonnegative, check_positive
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ElasticNet(Regularizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "l1_ratio", check_positive(self.l1_ratio, "l1_ratio", allow_zero=True, upper=1.0))
+        object.__setattr__(self, "l1_ratio", check_nonnegative(self.l1_ratio, "l1_ratio", upper=1.0))
 
     @cached_property
     def curve(self) -> Curve:
@@ -178,7 +178,7 @@ class GroupElasticNet(Regularizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "l1_ratio", check_positive(self.l1_ratio, "l1_ratio", allow_zero=True, upper=1.0))
+        object.__setattr__(self, "l1_ratio", check_nonnegative(self.l1_ratio, "l1_ratio", upper=1.0))
         object.__setattr__(self, "q", check_positive(self.q, "q", upper=2.0))
         if self.l1_ratio == 1 or self.q <= 1:
             raise InvalidInputError(
@@ -202,7 +202,7 @@ class GroupElasticNet(Regularizer):
         >>> round(GroupElasticNet.published(0.1, 1.0, 100).q, 4)
         1.1218
         """
-        alpha, lam = check_positive(alpha, "alpha", allow_zero=True), check_positive(lam, "lam")
+        alpha, lam = check_nonnegative(alpha, "alpha"), check_positive(lam, "lam")
         logarithm = 2.0 * np.log(max(check_count(n_kernels, "n_kernels"), 2))
         q = min(logarithm / (logarithm - 1.0), 2.0)
         return cls(alpha + lam, l1_ratio=alpha / (alpha + lam), q=float(q))

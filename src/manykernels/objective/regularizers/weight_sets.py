@@ -16,7 +16,13 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.objective.regularizers.curve import Curve
-from manykernels.validation.arrays import Array, check_nonnegative_vector, check_positive, check_vector
+from manykernels.validation.arrays import (
+    Array,
+    check_nonnegative,
+    check_nonnegative_vector,
+    check_positive,
+    check_vector,
+)
 
 MOST_STEPS = 60
 MOST_DOUBLINGS = 16  # of a bracket of logarithms: the range of float64 takes eight
@@ -78,7 +84,7 @@ def elastic_net_linear(u: ArrayLike, eta: float) -> Array:
     >>> elastic_net_linear([-1.0, 2.0], 0.5).tolist()
     [0.0, 1.0]
     """
-    eta = check_positive(eta, "eta", allow_zero=True, upper=1.0)
+    eta = check_nonnegative(eta, "eta", upper=1.0)
     return linear_maximizer(np.maximum(check_vector(u, None, "u"), 0.0), eta)
 
 
@@ -156,7 +162,7 @@ def elastic_net_reciprocals(beta: ArrayLike, eta: float) -> Array:
     >>> elastic_net_reciprocals([1.0, 9.0, 0.0], 1.0).round(12).tolist()
     [0.25, 0.75, 0.0]
     """
-    eta = check_positive(eta, "eta", allow_zero=True, upper=1.0)
+    eta = check_nonnegative(eta, "eta", upper=1.0)
     return shifted_reciprocals(np.sqrt(check_nonnegative_vector(beta, None, "beta")), 0.0, eta)
 
 
@@ -484,7 +490,7 @@ class ElasticNetBall(WeightSet):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "eta", check_positive(self.eta, "eta", allow_zero=True, upper=1.0))
+        object.__setattr__(self, "eta", check_nonnegative(self.eta, "eta", upper=1.0))
 
     @property
     def sparse(self) -> bool:
