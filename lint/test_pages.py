@@ -44,6 +44,12 @@ ABSENT = {
     "ordinal traits": "probit|cumulative_link",
     "nIter": "burn_?in|gibbs",
     "backends": "backend$",
+    "random_search": "random_search",
+    "hyper_gradient": "hyper_gradient",
+    "sigmoid": "^sigmoid$",
+    "n_targets_batch": "targets_batch|batch_size",
+    "get_primal_coef": "primal_coef",
+    "correlation_score": "correlation_score|score_split",
 }
 # Methods that form N x N matrices whatever the kernels are, and may say so.
 DENSE = {"interactions.md", "continuous.md"}
