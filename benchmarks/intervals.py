@@ -150,7 +150,7 @@ def intervals(name: str, folder: Path, seed: int) -> dict[str, Any] | None:
         own = conformal_intervals(search, y_train, X_test, confidence=LEVEL)
     model = _fitted(MKLRegressor(resources={"representation": "gram"}), X_train, y_train)
     mean, deviation = model.predict(X_test, return_std=True)
-    reach = NORMAL * np.sqrt(deviation**2 + posterior_of(model).dispersion)
+    reach = NORMAL * np.sqrt(deviation**2 + posterior_of(model).kept.dispersion)
     return row | {
         "conformal": np.mean((low <= y_test) & (y_test <= high)),
         "size": np.mean(high - low) / y_train.std(),

@@ -136,7 +136,7 @@ def test_without_a_constant_they_are_those_of_scikit_learn() -> None:
     mean, deviation = reference.predict(NEW, return_std=True)
     found = model.predict(NEW, return_std=True)
     np.testing.assert_allclose(found[0], mean, atol=1e-4)
-    np.testing.assert_allclose(found[1] / np.sqrt(posterior_of(model).dispersion), deviation, rtol=1e-5)
+    np.testing.assert_allclose(found[1] / np.sqrt(posterior_of(model).kept.dispersion), deviation, rtol=1e-5)
 
 
 def test_bands_of_a_column_are_those_of_its_part_less_its_mean() -> None:
@@ -170,7 +170,7 @@ def test_logistic_bands_are_laplace_approximations() -> None:
     bank = KernelBank.per_feature(Gaussian(0.7), normalize=None)
     model = MKLClassifier(bank, loss="logistic", penalty="ridge", alpha=0.05, **GIVEN).fit(X, labels)
     found = posterior_of(model)
-    assert found.dispersion == 1.0
+    assert found.kept.dispersion == 1.0
     chance = model.predict_proba(X)[:, 1]
     fitted = bank.fit(X)
     gram = np.tensordot(model.kernel_weights_, fitted.block(fitted.prepare(X), fitted.prepare(X)), axes=1) + 1e5
@@ -352,7 +352,7 @@ def test_every_level_of_a_grouping_is_known(kernel: str, n_levels: int) -> None:
     variance = posterior_of(model).variance(frame)
     # One group by another way: a prior of its own, and a normal likelihood
     sums = np.bincount(codes, factor**2, n_levels)[codes]
-    expected = posterior_of(model).dispersion * factor**2 / (0.1 + sums)
+    expected = posterior_of(model).kept.dispersion * factor**2 / (0.1 + sums)
     np.testing.assert_allclose(variance, expected, rtol=0.1, atol=1e-3)
 
 
@@ -379,7 +379,7 @@ def test_levels_without_landmarks_have_the_bands_of_levels_with_landmarks(
     monkeypatch.setattr(posterior, "FEW_LEVELS", 1000)
     whole = posterior_of(kind(bank, penalty="ridge", alpha=1e-3).fit(frame, target))
     assert whole.kept.levels == ()
-    assert found.dispersion == pytest.approx(whole.dispersion, rel=1e-6)
+    assert found.kept.dispersion == pytest.approx(whole.kept.dispersion, rel=1e-6)
     np.testing.assert_allclose(found.variance(frame), whole.variance(frame), rtol=1e-4)
     mean = np.full(50, 1 / 50)
     parts = [each.part_covariance(frame[:50], own, mean) for each in (found, whole)]

@@ -130,11 +130,6 @@ class Posterior:
     weights: Array  # (m,) float64: d of the active kernels
     kept: Bands
 
-    @property
-    def dispersion(self) -> float:
-        """The estimate of ``s2``."""
-        return self.kept.dispersion
-
     @cached_property
     def parts(self) -> list[tuple[FittedBank, Array, PreparedRows[Any], Array]]:
         """The kernels of every unit, their positions, the landmarks and the inverse Cholesky factor ``L^-1``."""
@@ -170,7 +165,7 @@ class Posterior:
                 c -= by_others
                 left -= share * z**2
             known = np.einsum("ij,ij->i", c @ self.kept.covariance, c)
-            found[start : start + step] = known + self.dispersion * np.maximum(left, 0.0)
+            found[start : start + step] = known + self.kept.dispersion * np.maximum(left, 0.0)
         return np.maximum(found, 0.0)
 
     def part_covariance(self, X: object, kernels: Array, mean: Array) -> Array:
@@ -184,7 +179,7 @@ class Posterior:
             c -= by_others
             alike = cross_combine(self.bank, rows, rows, _only(self.weights, np.array([own.kernel])))
             left -= alike * np.sqrt(np.outer(share, share) * np.outer(z != 0, z != 0))
-        covariance = c @ self.kept.covariance @ c.T + self.dispersion * left
+        covariance = c @ self.kept.covariance @ c.T + self.kept.dispersion * left
         along = covariance @ mean
         return np.asarray(covariance - along[:, None] - along + float(mean @ along))
 
@@ -209,9 +204,8 @@ def keep_bands(model: BaseEstimator, fit: Fit, samples: Samples) -> None:
     """
     drop_attributes(model, ["_bands"])
     expansion, rows = model._expansion, samples.rows
-    if expansion.stores_samples or model._resources.representation == FACTORED:
-        return
-    if _refusal(model) or not isinstance(rows, Table) or not fit.problems:
+    asked = expansion.stores_samples or model._resources.representation == FACTORED
+    if asked or _refusal(model) or not isinstance(rows, Table) or not fit.problems:
         return
     if rows.is_sparse or any(isinstance(spec, Shaped) for spec in expansion.bank.table.specs):
         return
@@ -228,10 +222,9 @@ def keep_bands(model: BaseEstimator, fit: Fit, samples: Samples) -> None:
     def values_at(index: Array) -> Array:
         return expansion.active_contributions(rows[index])
 
-    kept = _bands(
+    model._bands = _bands(
         model, rows_at, lambda bank: bank.prepare(rows), values_at, losses, y, scores.T, rho.T, samples.weight
     )
-    model._bands = kept
 
 
 def _bands(
@@ -276,15 +269,15 @@ def _bands(
         h, U = eigh(hessian[:rank, :rank] - shares[:, None] * ones, check_finite=False)
         h = np.maximum(h, 0.0)
         both = np.vstack([np.eye(rank), -shares])
+        given = (U / (1.0 + h)) @ U.T
         s2, of_constant = 1.0, 1.0 / total if free else 0.0
         if loss.name not in LIKELIHOODS:
             squares, bend = float(np.sum(rho[k] ** 2 / weight)), float(np.sum(curvature.diagonal / weight))
-            inverse = both @ (U / (1.0 + h)) @ U.T @ both.T
-            spent -= float(np.sum(square * inverse)) + of_constant * square[-1, -1]
+            spent -= float(np.sum(square * (both @ given @ both.T))) + of_constant * square[-1, -1]
             left = len(weight) - float(np.sum(h / (1.0 + h))) - free - spent
             s2 = squares / bend * len(weight) / max(left, 1.0) if bend > 0 else 0.0
         v = _coefficients(prior, values_at(chosen)[:, :, k])
-        inner = (U * (s2 / (1.0 + h))) @ U.T if _is_ridge(model) else _covariance(v, h, U, landmarks, s2)
+        inner = s2 * given if _is_ridge(model) else _covariance(v, h, U, landmarks, s2)
         covariance = both @ inner @ both.T
         covariance[-1, -1] += s2 * of_constant
         found.append(replace(bare, covariance=covariance, dispersion=s2, levels=levels))
