@@ -5,7 +5,7 @@ import pytest
 
 from manykernels import KernelBank
 from manykernels.grams import LazyStack, cross_combine
-from manykernels.kernels import Gaussian, Linear, Polynomial
+from manykernels.kernels import Gaussian, Landmarks, Linear, Matern, Polynomial
 
 OPTIONS = [{}, {"normalize": "unit_diagonal"}, {"center": True}, {"missing": "mask"}]
 
@@ -51,6 +51,25 @@ def test_sums_between_new_rows_and_others_are_those_of_the_blocks(options):
     weights, new = np.random.default_rng(2).random(len(bank)), prepared.take(np.arange(20, 31))
     expected = np.tensordot(weights, bank.block(new, prepared), axes=1)
     np.testing.assert_allclose(cross_combine(bank, new, prepared, weights), expected, rtol=1e-11, atol=1e-11)
+
+
+def test_sums_of_kernels_of_features_are_those_of_the_blocks(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(90, 4))
+    kernels = [
+        ("joint", Landmarks(Gaussian("median"), 20), None),
+        ("single", Gaussian(1.0), [0]),
+        ("rough", Landmarks(Matern(1.0, 0.5), 15, center=False), [0, 1, 2]),
+    ]
+    bank = KernelBank(kernels, standardize=True).fit(X[:60])
+    rows, new, weights = bank.prepare(X[:60]), bank.prepare(X[60:]), np.array([0.3, 0.0, 2.0])
+    rows_of_features = []
+    features = Landmarks.features
+    monkeypatch.setattr(Landmarks, "features", lambda self, A: rows_of_features.append(len(A)) or features(self, A))
+    found = cross_combine(bank, new, rows, weights)
+    assert sum(rows_of_features) == 2 * 90  # each row of each side once for each kernel
+    np.testing.assert_allclose(found, np.tensordot(weights, bank.block(new, rows), axes=1), rtol=1e-11, atol=1e-11)
+    stack = LazyStack(bank, rows)
+    np.testing.assert_allclose(stack.combine(weights), np.tensordot(weights, stack.block(), axes=1), atol=1e-12)
 
 
 def test_diagonals_are_evaluated_once_for_all_problems_and_views(monkeypatch):

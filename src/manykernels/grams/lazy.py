@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 
 from manykernels.grams.base import GramStack, GramView, mirror_upper, pack_rows, triangle_starts
 from manykernels.grams.gaussian_loops import gaussian_quad, gaussian_sum, gaussian_tile, gaussian_triangles
-from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelSpec, Linear, PreparedRows
+from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelOfFeatures, KernelSpec, Linear, PreparedRows
 from manykernels.kernels.bank.contract import Group, Side
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.threads import run_ranges
@@ -26,7 +26,7 @@ from manykernels.validation.arrays import Array
 # Float64 kernel values held at once. They stay in cache, and so small an array is taken from memory already mapped:
 # with tiles of 4 MiB, mapping fresh pages cost more than the exponentials.
 TILE_BYTES = 2**19
-SPARSE_TILE_BYTES = 2**24  # of sparse rows, whose columns are sorted anew for every tile
+SPARSE_TILE_BYTES = 2**24  # of sparse rows and of features, which are made anew for every tile
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +75,20 @@ class TileEvaluator:
     @cached_property
     def linear(self) -> Array:
         """(M,) mask of kernels that are scaled inner products of points."""
+        return self._mark_plain(Linear)
+
+    @cached_property
+    def featured(self) -> Array:
+        """(M,) mask of kernels that are scaled inner products of features of points, as those of landmarks."""
+        return self._mark_plain(KernelOfFeatures)
+
+    def _mark_plain(self, kind: type[Any]) -> Array:
+        """Return a mask of kernels of a kind on dense points, neither centered nor with factors of rows."""
         found = np.zeros(self.bank.n_kernels, dtype=bool)
         if not self.bank.center:
             for index, group in enumerate(self._groups):
                 if not isinstance(self.points[0][index], SparsePoints):
-                    found[list(group.kernels)] = [isinstance(spec, Linear) for spec in group.specs]
+                    found[list(group.kernels)] = [isinstance(spec, kind) for spec in group.specs]
         for side in (self.left, self.right):
             if side.factors is not None:  # of rows that lack a column, or are of unit length: left to the bank
                 found &= (side.factors == 1.0).all(axis=1)
@@ -206,7 +215,11 @@ class TileEvaluator:
             for top in range(0, len(total), summed_rows):
                 rows, first = slice(top, top + summed_rows), top if upper else 0
                 total[rows, first:] += left[rows] @ right[first:].T
-        rest = np.flatnonzero(~self.linear[kernels])
+        for place in np.flatnonzero(
+            self.featured[kernels]
+        ):  # features of all rows are computed once, not for each tile
+            self._add_features(int(kernels[place]), float(weights[place]), total, upper=upper)
+        rest = np.flatnonzero(~self.linear[kernels] & ~self.featured[kernels])
         for group, fused, positions in self.runs(kernels[rest]):
             at = rest[positions]
             if fused:
@@ -216,6 +229,17 @@ class TileEvaluator:
                 continue
             for part, rows, values in self.values(kernels[at], len(total), np.arange(total.shape[1])):
                 total[rows] += (weights[at[part]] @ values.reshape(len(part), -1)).reshape(values.shape[1:])
+
+    def _add_features(self, kernel: int, weight: float, total: Array, *, upper: bool) -> None:
+        """Add a multiple of a kernel of features to ``total``, a few rows on the left at a time."""
+        group = self._groups[self.owners[kernel]]
+        spec: Any = group.specs[group.kernels.index(kernel)]
+        left, right = self.linear_points(kernel)
+        others = weight * self.bank.scales[kernel] * spec.features(right)
+        step = max(1, SPARSE_TILE_BYTES // (8 * max(others.shape)))
+        for top in range(0, len(total), step):
+            rows, first = slice(top, top + step), top if upper else 0
+            total[rows, first:] += spec.features(left[rows]) @ others[first:].T
 
     def linear_points(self, kernel: int) -> tuple[Array, Array]:
         """Return the points of a linear kernel, of the rows on either side."""
