@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import pdist
 
+from manykernels import solve
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import size_bank
 from manykernels.kernels import (
@@ -266,3 +267,25 @@ def test_named_views_of_many_rows_are_on_landmarks() -> None:
         name for name, _, _ in names if "landmarks" in name
     }
     assert not any("landmarks" in name for name, _, _ in names if name.startswith("one: "))
+
+
+def test_columns_of_two_values_have_one_kernel(rng: np.random.Generator) -> None:
+    n = 150
+    X = pd.DataFrame({
+        "number": rng.normal(size=n), "two": rng.integers(2, size=n) * 3.0, "three": rng.integers(3, size=n),
+        "gap": rng.integers(2, size=n).astype(float), "late": np.repeat([0.0, 1.0, 2.0], [70, 70, 10]),
+    })  # fmt: skip
+    X.loc[120, "gap"] = np.nan
+    counts = pd.Series(
+        [name.partition(": ")[0] for name in KernelBank.auto(missing="mask").fit(X).names]
+    ).value_counts()
+    assert counts.to_dict() == {"number": 4, "two": 1, "three": 4, "gap": 4, "late": 4, "complete numbers": 4}
+
+
+def test_other_kernels_of_two_values_are_never_selected(rng: np.random.Generator) -> None:
+    X = np.column_stack([rng.normal(size=60), rng.integers(2, size=60) * 3.0])
+    y = X[:, 1] + np.sin(X[:, 0])
+    every = KernelBank.per_feature([Linear(), *(Gaussian(MedianWidth(f)) for f in (0.5, 1.0, 2.0))], standardize=True)
+    found = solve(every, y, X=X, loss="squared", penalty="l1", alpha=0.01, tol=1e-8)
+    two = [name for name in found.weights_frame()["name"] if name.startswith("x1")]
+    assert two == ["x1: linear()"]

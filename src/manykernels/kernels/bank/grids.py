@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, groupby
 from math import comb
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,12 +58,13 @@ class DefaultKernels(BankEntry):
     """Default kernels: for every column by kind, and for all numeric columns together.
 
     Numbers: Gaussians at half, once and twice the median distance, and a linear kernel, on every column and on all
-    together, ``4 (d + 1)`` kernels for d columns. Beyond 200 columns only the linear kernel is taken per column, ``d +
-    4`` kernels; a single column alone gets 4. Dates: the same four kernels, and periodic ones of the year, the week and
-    the day if the dates vary accordingly. Ordered categoricals: :class:`Ordinal`. Text, booleans and other categories:
-    :class:`Overlap`, on every column and on all together. DNA, RNA and proteins, long texts of few letters that differ
-    from row to row: :class:`Kmers`, also positional for equal lengths. Kernels on several columns exclude columns with
-    missing values. For :class:`Views`, numeric columns have joint kernels per view only.
+    together, ``4 (d + 1)`` kernels for d columns. Beyond 200 columns only the linear kernel is taken per column, ``d
+    + 4`` kernels, and so it is for complete columns of two values, on which all four have the same functions but for
+    a constant; a single column alone gets 4. Dates: the same four kernels, and periodic ones of the year, the week
+    and the day if the dates vary accordingly. Ordered categoricals: :class:`Ordinal`. Text, booleans and other
+    categories: :class:`Overlap`, on every column and on all together. DNA, RNA and proteins, long texts of few
+    letters that differ from row to row: :class:`Kmers`, also positional for equal lengths. Kernels on several columns
+    exclude columns with missing values. For :class:`Views`, numeric columns have joint kernels per view only.
 
     Parameters
     ----------
@@ -296,15 +298,31 @@ def _entries_of_numbers(table: Table, numbers: list[int], apart: Collection[int]
     if not numbers:
         return []
     many_features = 200
-    specs = DEFAULT_SPECS if table.n_columns <= many_features else (Linear(),)
     everything = len(numbers) == table.n_columns
-    entries: list[BankEntry] = [PerFeature(specs, None if everything else named_columns(table, numbers))]
+    entries: list[BankEntry] = []
+    two = _have_two_values(table.codes(numbers)) if table.n_columns <= many_features else [True] * len(numbers)
+    for linear, own in groupby(zip(two, numbers, strict=True), key=itemgetter(0)):
+        chosen = [j for _, j in own]
+        all_of_them = everything and len(chosen) == len(numbers)
+        columns = None if all_of_them else named_columns(table, chosen)
+        entries.append(PerFeature((Linear(),) if linear else DEFAULT_SPECS, columns))
     together = [j for j in _complete(table, numbers) if j not in apart]
     if len(together) > 1:
         whole = len(together) == table.n_columns
         name = "all" if whole else "numbers" if together == numbers else "complete numbers"
         entries.append(Joint(DEFAULT_SPECS, None if whole else named_columns(table, together), name))
     return entries
+
+
+def _have_two_values(values: Array) -> list[bool]:
+    """Return which columns (n, d) hold two values and no gap, at which a constant would end."""
+    first = 100  # rows that tell most columns of numbers
+    found = [len(np.unique(column)) <= 2 for column in values[:first].T]
+    for place in np.flatnonzero(found):
+        column = values[:, place]
+        low, high = column.min(), column.max()
+        found[place] = bool(low < high and ((column == low) | (column == high)).all())
+    return found
 
 
 def _complete(table: Table, positions: list[int]) -> list[int]:
