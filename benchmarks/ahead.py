@@ -1,7 +1,7 @@
 """Learning curves of the untouched estimators beside tuned machines and trees, from 250 to 10,000 training rows.
 
 ``python benchmarks/ahead.py [--data DIR] [--rows 250,1000,4000,10000] [--splits 3] [--tables NAME,...]
-[--methods NAME,...] [--limit 900] [--source CHECKOUT] [--summary] [--markdown FILE] [--smoke] [--output DIR]``
+[--methods NAME;...] [--limit 900] [--source CHECKOUT] [--summary] [--markdown FILE] [--smoke] [--output DIR]``
 
 Every cell (table, rows, split, method) runs in a process of its own, so that its peak memory is known, and appends a
 line to ``ahead.csv`` in the output folder; a cell that is there already is not run again. All methods of a split see
@@ -383,7 +383,7 @@ def parse(description: str) -> argparse.ArgumentParser:
     made.add_argument("--rows", default=",".join(map(str, ROWS)), help="training rows, separated by commas")
     made.add_argument("--splits", type=int, default=3, help="random splits of each table and size")
     made.add_argument("--tables", default="", help="names of tables; all by default")
-    made.add_argument("--methods", default="", help="names of methods; all by default")
+    made.add_argument("--methods", default="", help="names of methods, separated by ';'; all by default")
     made.add_argument("--limit", type=float, default=900.0, help="most wall-clock seconds of a cell")
     made.add_argument("--source", type=Path, action="append", default=[], help="another checkout of manykernels")
     made.add_argument("--summary", action="store_true", help="print the runs that are there, start none")
@@ -400,14 +400,14 @@ def main() -> int:
         return 0
     options = parse("Learning curves beside tuned machines and trees.").parse_args()
     if options.smoke:
-        options.rows, options.splits, options.tables, options.methods = "60", 1, "levels", f"{OURS},boosting"
+        options.rows, options.splits, options.tables, options.methods = "60", 1, "levels", f"{OURS};boosting"
         options.output = options.output / "smoke"
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / "ahead.csv"
     runs = pd.read_csv(path) if path.exists() and not options.smoke else pd.DataFrame()
     known = set() if runs.empty else set(zip(runs["table"], runs["rows"], runs["seed"], runs["method"], strict=True))
     tables = options.tables.split(",") if options.tables else [*BUNDLED, *MADE, *CLASS_SETS, *NUMBER_SETS]
-    methods = options.methods.split(",") if options.methods else [OURS, FIT, *RIVALS]
+    methods = options.methods.split(";") if options.methods else [OURS, FIT, *RIVALS]
     shown: list[tuple[str, str, Path | None]] = [(name, name, None) for name in methods]
     for source in options.source:
         revision = subprocess.run(
