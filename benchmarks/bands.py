@@ -49,7 +49,7 @@ def coverage(loss: str, n: int, seed: int) -> tuple[float, float, bool]:
     X = rng.uniform(-2.0, 2.0, size=(n, 3))
     model = fitted(loss, truth(X[:, 0]), X, rng)
     new = rng.uniform(-2.0, 2.0, size=(200, 3))
-    deviation = np.sqrt(posterior_of(model).variance(model._check_rows(new, reset=False)))
+    deviation = np.sqrt(posterior_of(model).variance(model._check_rows(new)))
     score, target = model._scores(new)[:, 0], truth(new[:, 0])
     shape = ShapeDisplay.from_estimator(model, X, columns=["x0"], bands=True).frame()
     off = np.abs(shape["effect"] - (truth(shape["x"]) - shape["density"] @ truth(shape["x"])))
