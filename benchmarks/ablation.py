@@ -81,6 +81,7 @@ SWITCHES = {
     "quadratic_bins": Switch((f"{FACTORED}newton:predict_sweep_cost", f"{FACTORED}kinks:predict_sweep_cost"), np.inf),
     "matrix_first": Switch((f"{FACTORED}working_set:matrix_first", f"{FACTORED}working_matrices:matrix_first"), False),
     "averages": Switch((f"{SELECTION}search:can_average", f"{SELECTION}folds:can_average"), False),
+    # Without it a search on landmarks tries no averages: the price is a score, not seconds.
     "features_of_averages": Switch((f"{SELECTION}folds:stands_as_features",), False),
     "fewer_kernels": Switch((f"{SELECTION}targets:averages_fewer_kernels",), False),
     "fewer_rows": Switch((f"{SELECTION}choice:select_short_folds",), []),

@@ -134,13 +134,9 @@ class SparseStack(FactoredStack):
             self._seen[kernel] = found
         return self._seen[kernel]
 
-    def _template(self, kernel: int, seen: Array | None) -> SparseOperator:
-        root = float(np.sqrt(self.scales[kernel]))
-        return SparseOperator(kernel, self.positions[kernel], self.specs[kernel], root, seen)
-
     def templates(self, kernels: Sequence[int], tol: float = 0.0) -> list[SparseOperator]:
         """Return operators without rows, bound by ``over(table)``."""
-        return [self._template(int(m), self._features_seen(int(m))) for m in kernels]
+        return [_template(self, int(m), self._features_seen(int(m))) for m in kernels]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return an operator per kernel; few features are kept as an array."""
@@ -149,13 +145,7 @@ class SparseStack(FactoredStack):
             return made
         dense_entries = 2**23  # of features that are kept as an array: 64 MB
         few = FEW_FEATURES, dense_entries / self.n_samples
-        return [DenseOperator.create(one) if one.rank <= min(few) else self._listed(one) for one in made]
-
-    def _listed(self, operator: SparseOperator) -> SparseOperator:
-        """Return an operator with cached features, as far as memory of the table permits."""
-        kept_bytes = 2**30  # of features of working sets that are counted once and listed, not again in every product
-        self.table.kept_bytes += operator.keep(kept_bytes - self.table.kept_bytes)
-        return operator
+        return [DenseOperator.create(one) if one.rank <= min(few) else _cache_features(self.table, one) for one in made]
 
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as the weights of the features."""
@@ -168,7 +158,7 @@ class SparseStack(FactoredStack):
     @cached_property
     def _plain(self) -> list[SparseOperator]:
         """All features of all kernels."""
-        return [self._template(m, None) for m in range(self.n_kernels)]
+        return [_template(self, m, None) for m in range(self.n_kernels)]
 
     def _quad(self, r: Array) -> Array:
         if not self.table.chunked:  # one vector of features at a time
@@ -269,6 +259,19 @@ class SparseStack(FactoredStack):
 
     def _kernel_arguments(self, kernels: Array) -> dict[str, Any]:
         return {"seen": {at: self._seen[m] for at, m in enumerate(kernels.tolist()) if m in self._seen}}
+
+
+def _template(stack: SparseStack, kernel: int, seen: Array | None) -> SparseOperator:
+    """Return the operator of some features of a kernel, without rows."""
+    root = float(np.sqrt(stack.scales[kernel]))
+    return SparseOperator(kernel, stack.positions[kernel], stack.specs[kernel], root, seen)
+
+
+def _cache_features(table: ColumnTable, operator: SparseOperator) -> SparseOperator:
+    """Return an operator with cached features, as far as memory of the table permits."""
+    kept_bytes = 2**30  # of features of working sets that are counted once and listed, not again in every product
+    table.kept_bytes += operator.keep(kept_bytes - table.kept_bytes)
+    return operator
 
 
 def _square(values: Array) -> float:

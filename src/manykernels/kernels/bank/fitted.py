@@ -132,18 +132,7 @@ class FittedBank:
         rows = self.raw.prepare(X)
         if self.center:
             rows = replace(rows, row_means=self.raw.row_means(rows))
-        return self.add_factors(rows)
-
-    def add_factors(self, rows: PreparedRows[Any]) -> PreparedRows[Any]:
-        """Return rows with unit-diagonal factors if needed."""
-        if not self.unit_diagonal:
-            return rows
-        diagonals = self.centered_diagonals(rows, np.arange(self.n_kernels))
-        if self.center:  # of new rows, what is below zero is rounding: training looked at the kernel
-            diagonals = np.maximum(diagonals, 0.0)
-        named = zip(diagonals, self.names, strict=True)
-        factors = np.array([unit_factors(check_diagonal(diagonal, name)) for diagonal, name in named])
-        return replace(rows, factors=factors if rows.factors is None else factors * rows.factors)
+        return _add_factors(self, rows)
 
     def narrow(self, prepared: PreparedRows[Any]) -> PreparedRows[Any]:
         """Return rows prepared by the bank this one was taken from as rows prepared by the bank.
@@ -249,17 +238,13 @@ class FittedBank:
             if (scales != 1.0).any():
                 out *= scales[:, None, None]
             return
-        for values, kernel in zip(out, kernels, strict=True):
-            self._normalize(values, int(kernel), left, right)
-
-    def _normalize(self, block: Array, kernel: int, left: Side[Any], right: Side[Any]) -> None:
-        """Center and scale a single kernel's block in place."""
-        means = factors = None
-        if self.grand_means is not None:
-            means = (left.row_means(kernel), right.row_means(kernel), float(self.grand_means[kernel]))
-        if left.prepared.factors is not None or right.prepared.factors is not None:
-            factors = (left.factors(kernel), right.factors(kernel))
-        normalize_block(block, float(self.scales[kernel]), means, factors)
+        scaled = left.prepared.factors is not None or right.prepared.factors is not None
+        for block, kernel in zip(out, kernels.tolist(), strict=True):
+            means = None
+            if self.grand_means is not None:
+                means = (left.row_means(kernel), right.row_means(kernel), float(self.grand_means[kernel]))
+            factors = (left.factors(kernel), right.factors(kernel)) if scaled else None
+            normalize_block(block, float(self.scales[kernel]), means, factors)
 
     def diag(self, prepared: PreparedRows[Any], kernels: Index = None) -> Array:
         """Return the normalized ``k(x, x)``, (m, n) float64, without building matrices.
@@ -485,7 +470,19 @@ def learn(
     diagonals = bank.centered_diagonals(rows, np.arange(bank.n_kernels)) * present
     counts = np.broadcast_to(counts, (bank.n_kernels,))
     bank = replace(bank, scales=training_scales(diagonals, normalize, bank.names, counts))
-    return bank, bank.add_factors(rows)
+    return bank, _add_factors(bank, rows)
+
+
+def _add_factors(bank: FittedBank, rows: PreparedRows[Any]) -> PreparedRows[Any]:
+    """Return rows with unit-diagonal factors if a bank needs them."""
+    if not bank.unit_diagonal:
+        return rows
+    diagonals = bank.centered_diagonals(rows, np.arange(bank.n_kernels))
+    if bank.center:  # of new rows, what is below zero is rounding: training looked at the kernel
+        diagonals = np.maximum(diagonals, 0.0)
+    named = zip(diagonals, bank.names, strict=True)
+    factors = np.array([unit_factors(check_diagonal(diagonal, name)) for diagonal, name in named])
+    return replace(rows, factors=factors if rows.factors is None else factors * rows.factors)
 
 
 def row_index(index: Index, n_samples: int, name: str) -> slice | Array:

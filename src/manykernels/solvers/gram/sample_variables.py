@@ -129,7 +129,7 @@ class BoxSamples:
         self._target = target
         self._residual = target - self.slack * self.multiplier - self._second
         if self.split.size:
-            self._split_residual = target - self.split * self._split_multiplier(self.tilt) - self._split_second
+            self._split_residual = target - self.split * _split_multipliers(self.kink, self.tilt) - self._split_second
         return self._linear()
 
     def correct(self, primal_step: float, dual_step: float) -> tuple[Array, Array]:
@@ -138,7 +138,7 @@ class BoxSamples:
         self._residual = self._residual + nearer(slack * multiplier, self._target)
         if self.split.size:
             split, tilt = self.split + primal_step * self._dsplit, self.tilt + dual_step * self._dtilt
-            after = split * self._split_multiplier(tilt)
+            after = split * _split_multipliers(self.kink, tilt)
             self._split_residual = self._split_residual + nearer(after, self._target)
         return self._linear()
 
@@ -163,7 +163,8 @@ class BoxSamples:
             conductance, surplus = self._split_terms()
             self._dtilt = (surplus - drho) / conductance
             signs = np.array([[1.0], [-1.0]])
-            self._dsplit = (self._split_residual - signs * self.split * self._dtilt) / self._split_multiplier(self.tilt)
+            room = _split_multipliers(self.kink, self.tilt)
+            self._dsplit = (self._split_residual - signs * self.split * self._dtilt) / room
         self._second = self._dslack * self._dmultiplier
         if self.split.size:
             self._split_second = self._dsplit * np.array([[1.0], [-1.0]]) * self._dtilt
@@ -175,7 +176,7 @@ class BoxSamples:
         slacks, multipliers = [(self.slack, self._dslack)], [(self.multiplier, self._dmultiplier)]
         if self.split.size:
             slacks += zip(self.split, self._dsplit, strict=True)
-            multipliers += zip(self._split_multiplier(self.tilt), (self._dtilt, -self._dtilt), strict=True)
+            multipliers += zip(_split_multipliers(self.kink, self.tilt), (self._dtilt, -self._dtilt), strict=True)
         return longest_step(*slacks), longest_step(*multipliers)
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
@@ -209,7 +210,7 @@ class BoxSamples:
         # Slacks have the size of the weights, multipliers that of the losses of single samples.
         loss = float(self.weight @ self.loss.value(self.y, np.zeros_like(self.y))) / float(self.weight.sum())
         slack, self.multiplier = lift(self.slack, self.multiplier, barrier, loss / self.weight[self.sample])
-        shift = self._halfway(np.bincount(self.sample, -self.side * (slack - self.slack), minlength=self.rho.size))
+        shift = _cut_shifts(self, np.bincount(self.sample, -self.side * (slack - self.slack), minlength=self.rho.size))
         self.rho = self.rho + shift
         self.slack = self.slack - self.side * shift[self.sample]
         if self.split.size:
@@ -217,7 +218,7 @@ class BoxSamples:
             split = self.split + np.stack([np.maximum(shift, 0.0), np.maximum(-shift, 0.0)])
             room = np.minimum(barrier / split, self.kink)
             self.tilt = np.clip(self.tilt, room[0] - self.kink, self.kink - room[1])
-            self.split = split + np.maximum(barrier / self._split_multiplier(self.tilt) - split, 0.0).max(axis=0)
+            self.split = split + np.maximum(barrier / _split_multipliers(self.kink, self.tilt) - split, 0.0).max(axis=0)
 
     def interior_steps(self, share: float) -> tuple[float, float]:
         primal = longest_step((share * self.slack, self._dslack), *zip(share * self.split, self._dsplit, strict=True))
@@ -259,24 +260,27 @@ class BoxSamples:
             return float(rho @ (self.loss.curvature * rho / (2.0 * self.weight) - self.y))
         return float(self.weight @ self.loss.conjugate(self.y, rho / self.weight) - self.kink * np.abs(rho).sum())
 
-    def _halfway(self, shift: Array) -> Array:
-        """Cut shifts beyond half of the slack on the other side."""
-        used = self.side * shift[self.sample] / self.slack
-        most = np.full(shift.size, 0.5)
-        np.maximum.at(most, self.sample, used)
-        return shift * (0.5 / most)
-
     def _split_terms(self) -> tuple[Array, Array]:
-        room = self._split_multiplier(self.tilt)
+        room = _split_multipliers(self.kink, self.tilt)
         conductance = (self.split / room).sum(axis=0)
         flow = self._split_residual / room
         return conductance, flow[0] - flow[1]
 
-    def _split_multiplier(self, tilt: Array) -> Array:
-        return np.stack([self.kink + tilt, self.kink - tilt])
-
     def _split_complementarity(self, split: Array, tilt: Array) -> float:
-        return float((split * self._split_multiplier(tilt)).sum()) if split.size else 0.0
+        return float((split * _split_multipliers(self.kink, tilt)).sum()) if split.size else 0.0
+
+
+def _cut_shifts(samples: BoxSamples, shift: Array) -> Array:
+    """Cut shifts beyond half of the slack on the other side."""
+    used = samples.side * shift[samples.sample] / samples.slack
+    most = np.full(shift.size, 0.5)
+    np.maximum.at(most, samples.sample, used)
+    return shift * (0.5 / most)
+
+
+def _split_multipliers(kink: float, tilt: Array) -> Array:
+    """Return the multipliers of both parts of split coefficients, (2, N)."""
+    return np.stack([kink + tilt, kink - tilt])
 
 
 @dataclass
