@@ -67,8 +67,8 @@ def test_only_active_kernels_and_support_samples_are_kept_and_read(data: Any, mo
     assert (len(expansion.bank), expansion.support.n_samples) == (2, 28)
     read, evaluate = [], FittedBank.evaluate
 
-    def watched(self: FittedBank, left: Any, right: Any, kernels: Array, out: Array, *, same: bool) -> None:
-        evaluate(self, left, right, kernels, out, same=same)
+    def watched(self: FittedBank, left: Any, right: Any, kernels: Array, out: Array) -> None:
+        evaluate(self, left, right, kernels, out)
         read.extend((self.names[m], *out.shape[1:]) for m in kernels)
 
     monkeypatch.setattr(FittedBank, "evaluate", watched)
