@@ -39,7 +39,7 @@ OPTIONS: dict[str, str] = {
     "thesis/sampled_widths.py": "--repeats 10",
     "thesis/sampling.py": "",
     "thesis/scalability.py": "--repeats 10 --minutes 100000",
-    "thesis/steps.py": "--repeats 10",
+    "thesis/steps.py": "--repeats 10 --everything",
 }
 """Options of each program beside data and output."""
 
