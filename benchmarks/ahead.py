@@ -164,9 +164,10 @@ def method(name: str, data: Data) -> Any:
     if name in (OURS, FIT):
         import manykernels
 
-        return getattr(
-            manykernels, ("MKLClassifier" if data.classes else "MKLRegressor") + name.removeprefix(FIT).strip()
-        )()
+        task = "MKLClassifier" if data.classes else "MKLRegressor"
+        gaps = isinstance(data.X, pd.DataFrame) and bool(data.X.isna().any(axis=None))
+        bank = manykernels.KernelBank.auto(missing="mask") if gaps else None  # which untouched estimators ask for
+        return getattr(manykernels, task + name.removeprefix(FIT).strip())(bank)
     from sklearn import ensemble, kernel_ridge, linear_model, svm
     from sklearn.model_selection import GridSearchCV
 
