@@ -28,7 +28,7 @@ from sklearn.svm import SVC
 from manykernels import KernelBank, MKLClassifier, solve
 from manykernels.grams import DenseStack, PackedStack
 from manykernels.grams.factored import FourierStack
-from manykernels.solvers.gram.newton_system import NewtonSystem
+from manykernels.solvers.gram.newton_system import NewtonSystem, add_rank_update
 from manykernels.validation.gram import check_gram_array, is_definite
 
 Call = Callable[[], Any]  # a fit or prediction; what it returns may have a gap
@@ -90,8 +90,9 @@ def floor(n: int, n_kernels: int) -> pd.DataFrame:
     rows = found.active.size, copied.apply_each(vector)[: found.active.size]
 
     def two_solutions() -> None:
-        update = rows[1], np.ones(rows[0])
-        system = NewtonSystem.create(sums.copy(), np.ones(n), update, True)
+        matrix = sums + np.eye(n)
+        add_rank_update(matrix, rows[1], np.ones(rows[0]))
+        system = NewtonSystem(matrix, True)
         _ = system.solve(vector, 0.0), system.solve(vector, 1.0)
 
     steps = found.newton_steps

@@ -11,7 +11,14 @@ from manykernels import KernelStack, MKLClassifier, MKLRegressor, PrecomputedBan
 from manykernels.exceptions import ConvergenceWarning, NotPSDError
 from manykernels.grams import DenseStack, as_stack
 from manykernels.validation import gram as checks
-from manykernels.validation.gram import check_gram_array, examined, gram_tolerance, is_definite, scan_grams
+from manykernels.validation.gram import (
+    SHARE_OF_ONE_FIT,
+    check_gram_array,
+    examined,
+    gram_tolerance,
+    is_definite,
+    scan_grams,
+)
 
 RNG = np.random.default_rng(0)
 N = 40
@@ -109,7 +116,7 @@ def test_small_stacks_are_proven_at_once_and_large_ones_are_not():
     assert examined(kernels)[1].mask.all()
     assert examined(kernels[:200], "raise")[1] is None
     assert examined(kernels[:200])[1] is None
-    assert examined(kernels[:200], one_fit=True)[1].mask.all()
+    assert examined(kernels[:200], share=SHARE_OF_ONE_FIT)[1].mask.all()
 
 
 @pytest.mark.parametrize("solver", ["auto", "interior_point", "simplemkl", "spicymkl", "silp"])

@@ -28,7 +28,7 @@ def kernels_of(Z: np.ndarray, *more: np.ndarray) -> np.ndarray:
 def test_directions_of_columns_that_repeat(Z, ones) -> None:
     twice = np.column_stack([Z, Z[:, 0] - Z[:, 1], np.ones(20)])
     basis = free_directions(
-        DenseStack(kernels_of(twice, np.eye(20), Z[:, :1] @ Z[:, :1].T)), np.array([0, 2]), ones=ones
+        DenseStack(kernels_of(twice, np.eye(20), Z[:, :1] @ Z[:, :1].T)), np.array([0, 2]), n_constants=int(ones)
     )
     assert basis.shape == (20, 4)
     np.testing.assert_allclose(basis.T @ basis, np.eye(4), atol=1e-14)
@@ -45,12 +45,12 @@ def test_what_cannot_go_without_a_penalty(Z) -> None:
     away = (Z[:, None, 0] - Z[:, 0]) ** 2
     y = Z[:, 0]
     with pytest.raises(InvalidInputError, match="'curve' cannot be unpenalized"):
-        free_directions(DenseStack(np.exp(-away)[None], names=("curve",)), np.array([0]), ones=True)
+        free_directions(DenseStack(np.exp(-away)[None], names=("curve",)), np.array([0]), n_constants=1)
     with pytest.raises(InvalidInputError, match="fit 3 rows exactly"):
         Problem(kernels_of(Z[:3]), y[:3], "squared", get_regularizer(FREE | {"*": None}, 1.0)).dual(y[:3])
     single = DenseStack(kernels_of(Z).astype(np.float32))
     with pytest.raises(IncompatibleError, match="double precision"):
-        free_directions(single, np.array([0]), ones=True)
+        free_directions(single, np.array([0]), n_constants=1)
 
 
 def test_solvers_that_cannot_say_so(Z) -> None:

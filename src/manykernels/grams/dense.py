@@ -12,7 +12,7 @@ from manykernels.grams.base import MOST_SAMPLES, GramStack, GramView, is_stack, 
 from manykernels.grams.packed import pack_rounded, pack_triangles, pack_triangles_among
 from manykernels.threads import blas_threads, run_ranges
 from manykernels.validation.arrays import Array, read_only
-from manykernels.validation.gram import check_gram_array, examined, nearest_definite
+from manykernels.validation.gram import SHARE_OF_ONE_FIT, check_gram_array, examined, nearest_definite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -242,7 +242,7 @@ def as_stack(
     """
     if is_stack(kernels):
         return kernels
-    array, unproven = examined(check_gram_array(kernels), psd, one_fit=True)
+    array, unproven = examined(check_gram_array(kernels), psd, share=SHARE_OF_ONE_FIT)
     return DenseStack(array, names=names, n_threads=n_threads, unproven=unproven)
 
 

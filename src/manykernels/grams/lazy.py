@@ -134,10 +134,10 @@ class TileEvaluator:
         """Return the values of the given kernels between ``left[rows]`` and ``right[cols]``, (m, r, c) float64."""
         runs = list(self.runs(kernels, (len(rows), len(cols))))
         if len(runs) == 1:
-            return self._run(runs[0][0], runs[0][1], rows, cols, kernels)
+            return self._run(runs[0], rows, cols, kernels)
         out = np.empty((len(kernels), len(rows), len(cols)))
-        for group, fused, positions in runs:
-            out[positions] = self._run(group, fused, rows, cols, kernels[positions])
+        for run in runs:
+            out[run[2]] = self._run(run, rows, cols, kernels)
         return out
 
     def upper_blocks(self, kernels: Array, n: int) -> Iterator[tuple[Array, Array, Array]]:
@@ -145,18 +145,18 @@ class TileEvaluator:
 
         Where no sum over kernels is made of them, small ones of several groups come together.
         """
-        for part, rows in self.chunks(kernels, n, n, together=True):
+        for part, rows in self.chunks(kernels, n, n, (n, n)):
             yield part, rows, self.tile(rows, np.arange(rows[0], n), kernels[part])
 
     def chunks(
-        self, kernels: Array, n_rows: int, n_cols: int, *, together: bool = False
+        self, kernels: Array, n_rows: int, n_cols: int, block: tuple[int, int] | None = None
     ) -> Iterator[tuple[Array, Array]]:
         """Cut kernels x rows into (positions in ``kernels``, rows) of a single group and at most about `TILE_BYTES`.
 
-        ``together`` if small ones of several groups need not be apart.
+        With a ``block``, small kernels of several groups may share a piece, as in `runs`.
         """
         limit = max(1, (SPARSE_TILE_BYTES if self.sparse else TILE_BYTES) // (8 * n_cols))
-        for _, _, positions in self.runs(kernels, (n_rows, n_cols) if together else None):
+        for _, _, positions in self.runs(kernels, block):
             for first in range(0, len(positions), limit):
                 part = positions[first : first + limit]
                 step = max(1, limit // len(part))
@@ -174,22 +174,24 @@ class TileEvaluator:
                 for top in range(0, n_rows, step):
                     rows = slice(top, min(top + step, n_rows))
                     if right is None:
-                        yield part, rows, self._run(group, False, np.arange(n_rows)[rows], cols, own)
+                        yield part, rows, self._evaluate(np.arange(n_rows)[rows], cols, own)
                     else:
                         yield part, rows, self._fused(group, rows, right, own)
 
-    def _run(self, group: int, fused: bool, rows: Array, cols: Array, kernels: Array) -> Array:
+    def _run(self, run: tuple[int, bool, Array], rows: Array, cols: Array, kernels: Array) -> Array:
+        """Return the values of the kernels of a run."""
+        group, fused, positions = run
         if fused:
-            return self._gaussian(group, rows, cols, kernels)
+            return self._fused(group, rows, np.ascontiguousarray(self.points[1][group][cols].T), kernels[positions])
+        return self._evaluate(rows, cols, kernels[positions])
+
+    def _evaluate(self, rows: Array, cols: Array, kernels: Array) -> Array:
         left, right = self._narrow
         out = np.empty((len(kernels), len(rows), len(cols)))
         same = left is right and np.array_equal(rows, cols)
         one = Side(left, rows)
         self.bank.evaluate(one, one if same else Side(right, cols), kernels, out)
         return out
-
-    def _gaussian(self, group: int, rows: Array, cols: Array, kernels: Array) -> Array:
-        return self._fused(group, rows, np.ascontiguousarray(self.points[1][group][cols].T), kernels)
 
     def _fused(self, group: int, rows: slice | Array, right: Array, kernels: Array) -> Array:
         """Return the values of Gaussian kernels of a group at some rows and at points (d, c)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -89,7 +90,8 @@ class PairStack(GramStack):
         first = _check_members(left, "left")
         second = first if right is None else _check_members(right, "right")
         if products is None:
-            products = _all_products(len(first), len(second), right is None)
+            places = range(len(first)), range(len(second))
+            products = list(zip(*places, strict=True)) if right is None else list(product(*places))
         chosen = _check_products(products, len(first), len(second))
         shape = (first.shape[1], second.shape[1])
         index = PairIndex.create(pairs, shape, SIGNS[symmetry])
@@ -271,9 +273,9 @@ class _Factors:
         """Return a kernel of second members."""
         return self._constant(self._right.shape[1]) if kernel is None else self._right[kernel]
 
-    def split(self, product: tuple[int | None, int | None]) -> tuple[Array, Array]:
+    def split(self, pair: tuple[int | None, int | None]) -> tuple[Array, Array]:
         """Return both factors of a product."""
-        return self.left(product[0]), self.right(product[1])
+        return self.left(pair[0]), self.right(pair[1])
 
     def _constant(self, size: int) -> Array:
         if size not in self._ones:
@@ -285,12 +287,6 @@ def _check_members(kernels: ArrayLike, name: str) -> Array:
     """Return kernels of members in float64, proven definite, and symmetric to the last bit."""
     array = examined(check_gram_array(kernels, name), "raise")[0].astype(np.float64, copy=False)
     return 0.5 * (array + array.transpose(0, 2, 1))
-
-
-def _all_products(n_left: int, n_right: int, one_kind: bool) -> list[tuple[int | None, int | None]]:
-    if one_kind:
-        return [(a, a) for a in range(n_left)]
-    return [(a, b) for a in range(n_left) for b in range(n_right)]
 
 
 def _check_products(products: Products, n_left: int, n_right: int) -> list[tuple[int | None, int | None]]:

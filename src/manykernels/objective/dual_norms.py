@@ -42,8 +42,8 @@ def resting_ridge(problem: Any, kernels: Array) -> Array:
     return ridge
 
 
-def free_directions(stack: GramStack, kernels: Array, *, ones: bool) -> Array:
-    """Return an orthonormal basis (N, p) of what kernels without a penalty span, and of ones for an intercept.
+def free_directions(stack: GramStack, kernels: Array, n_constants: int) -> Array:
+    """Return an orthonormal basis (N, p) of kernels without a penalty and of constant columns (1 for an intercept).
 
     Raises
     ------
@@ -62,7 +62,7 @@ def free_directions(stack: GramStack, kernels: Array, *, ones: bool) -> Array:
             f"Kernels without a penalty need matrices in double precision, and these are {stack.dtype}: give them as "
             "float64, allow more memory (memory_budget), or take representation='factored'."
         )
-    columns = [np.ones((stack.n_samples, 1))] if ones else []
+    columns = [np.ones((stack.n_samples, n_constants))]
     columns += [kernel_factor(stack, int(kernel)) for kernel in kernels]
     whole = np.hstack(columns)
     whole = whole / np.maximum(np.linalg.norm(whole, axis=0), np.finfo(np.float64).tiny)

@@ -166,7 +166,7 @@ class Problem:
         if not self.unpenalized.size:
             return self.bound
         bound = copy.copy(self.bound)
-        bound.basis = dual_norms.free_directions(self.stack, self.unpenalized, ones=self.fit_intercept)
+        bound.basis = dual_norms.free_directions(self.stack, self.unpenalized, int(self.fit_intercept))
         return bound
 
     @cached_property

@@ -71,7 +71,7 @@ def random_problem(
     n_samples, n_kernels = int(rng.integers(12, 41)), int(rng.integers(2, 13))
     X = rng.normal(size=(n_samples, 4))
     kernels, kinds = _draw_kernels(rng, X, n_kernels)
-    y = _draw_targets(rng, X, classify=loss in _CLASSIFICATION)
+    y = _draw_targets(rng, X, loss)
     if loss in _LOG_LINK:
         y = _LOG_LINK[loss](rng, np.exp(np.clip(y, -1.5, 1.5)))
     sample_weight = rng.uniform(0.2, 3.0, n_samples) if weighted else None
@@ -186,10 +186,10 @@ def _draw_kernels(rng: np.random.Generator, X: Floats, n_kernels: int) -> tuple[
     return (kernels + kernels.transpose(0, 2, 1)) / 2, "badly scaled" if badly_scaled else "evenly scaled"
 
 
-def _draw_targets(rng: np.random.Generator, X: Floats, *, classify: bool) -> Floats:
+def _draw_targets(rng: np.random.Generator, X: Floats, loss: str) -> Floats:
     """Draw a noisy nonlinear target, or the labels: 10 % flipped, the positive class between 12 % and 88 %."""
     signal = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=X.shape[0])
-    if not classify:
+    if loss not in _CLASSIFICATION:
         return np.asarray(10 ** rng.uniform(-1, 1) * (signal + rng.normal()))
     labels = np.where(signal > np.quantile(signal, rng.uniform(0.12, 0.88)), 1.0, -1.0)
     labels[rng.random(labels.size) < 0.1] *= -1

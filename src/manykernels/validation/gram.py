@@ -135,14 +135,19 @@ def check_symmetric(gram: Array, name: str) -> None:
     )
 
 
-def check_square_kernel(values: object, name: str, *, symmetric: bool = True) -> Array:
-    """Return ``values`` as a finite float64 matrix among at least one sample, whose symmetry may go unchecked."""
+def check_square_kernel(values: object, name: str) -> Array:
+    """Return ``values`` as a finite, symmetric float64 matrix among at least one sample."""
+    array = check_square(values, name)
+    check_symmetric(array, name)
+    return array
+
+
+def check_square(values: object, name: str) -> Array:
+    """Return ``values`` as a finite, square float64 matrix of at least one row."""
     array = real_array(values, name)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or not array.size:
         raise InvalidInputError(f"{name} must be a kernel matrix of shape (n, n), got shape {array.shape}.")
     check_finite(array, name)
-    if symmetric:
-        check_symmetric(array, name)
     return array.astype(np.float64, copy=False)
 
 
@@ -195,13 +200,13 @@ class Unproven:
 
 
 def examined(
-    kernels: Array, psd: str = "auto", name: str = "kernels", *, one_fit: bool = False
+    kernels: Array, psd: str = "auto", name: str = "kernels", *, share: float = 1.0
 ) -> tuple[Array, Unproven | None]:
     """Return Gram matrices checked as ``psd`` says, and the remainder to be proven.
 
     ``"raise"`` factorizes every kernel and refuses indefinite ones, ``"clip"`` sets their negative eigenvalues to zero
-    in a copy, ``"ignore"`` does not look. ``"auto"`` is ``"raise"`` if that takes at most `FULL_CHECK_FLOPS`, or the
-    share of ``one_fit``, and else leaves all kernels to be proven where they matter, but for those with a negative
+    in a copy, ``"ignore"`` does not look. ``"auto"`` is ``"raise"`` if that takes at most ``share`` of
+    `FULL_CHECK_FLOPS`, and else leaves all kernels to be proven where they matter, but for those with a negative
     entry on the diagonal.
     """
     check_choice(psd, PSD_MODES, "psd")
@@ -209,7 +214,7 @@ def examined(
     if psd == "ignore":
         return kernels, None
     chosen, unproven = np.arange(len(kernels)), None
-    most = FULL_CHECK_FLOPS * (SHARE_OF_ONE_FIT if one_fit else 1.0)
+    most = FULL_CHECK_FLOPS * share
     if psd == "auto" and len(kernels) * kernels.shape[1] ** 3 / 3 > most:
         chosen = np.flatnonzero((np.diagonal(kernels, axis1=1, axis2=2) < 0).any(axis=1))
         unproven = Unproven(~np.isin(np.arange(len(kernels)), chosen), tolerance, name)

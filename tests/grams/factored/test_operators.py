@@ -41,8 +41,8 @@ def test_products_are_those_of_the_operators_one_by_one(stack) -> None:
     whole = np.column_stack([Z, np.ones(len(Z))])
     hessian = whole.T @ (weights[:, None] * whole)
     close = {"rtol": 1e-10, "atol": 1e-10 * float(np.abs(hessian).max())}
-    np.testing.assert_allclose(together.gram(weights, intercept=True), hessian, **close)
-    np.testing.assert_allclose(together.gram(weights, intercept=False), hessian[:-1, :-1], **close)
+    np.testing.assert_allclose(together.gram(weights, n_constants=1), hessian, **close)
+    np.testing.assert_allclose(together.gram(weights, n_constants=0), hessian[:-1, :-1], **close)
     chosen = np.array([1, 4, 6])
     cross, totals = together.products(weights, chosen)
     np.testing.assert_allclose(cross, hessian[:-1, chosen], **close)

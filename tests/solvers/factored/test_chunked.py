@@ -92,7 +92,7 @@ def test_every_stack_has_the_same_sums_over_chunks_as_over_all_rows(n_threads: i
     np.testing.assert_allclose(fused.adjoint(rho), Z.T @ rho, atol=1e-9)
     np.testing.assert_allclose(fused.rows(rows), Z[rows], atol=1e-10)
     Z = np.hstack([Z, np.ones((N, 1))])
-    np.testing.assert_allclose(fused.weighted_gram(weights, intercept=True), Z.T @ (weights[:, None] * Z), atol=1e-8)
+    np.testing.assert_allclose(fused.weighted_gram(weights, n_constants=1), Z.T @ (weights[:, None] * Z), atol=1e-8)
 
 
 @pytest.mark.nightly

@@ -30,7 +30,7 @@ def test_kernels_that_enter_and_leave_find_their_products_again() -> None:
     for chosen, missing in (([0, 2], 3), ([0, 1, 2, 3], 5), ([1, 3], 0), ([3], 0), ([1, 2, 3], 0)):
         operators = kernels.operators(chosen, 1e-3)
         assert known.find_products(weights).missing(operators) == missing
-        found = known.gram(operators, intercept=True)
+        found = known.gram(operators, n_constants=1)
         np.testing.assert_allclose(found, hessian(operators, weights), rtol=1e-12)
 
 
@@ -41,7 +41,7 @@ def test_columns_in_place_have_the_products_of_their_operators() -> None:
         operators = kernels.operators(chosen, 1e-3)
         together = ColumnFactors.create(kernels.table, operators)
         assert together is not None
-        found = known.find_products(weights).gram(operators, together, intercept=True)
+        found = known.find_products(weights).gram(operators, together, n_constants=1)
         expected = hessian(operators, weights)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * float(np.abs(expected).max()))
 
@@ -50,7 +50,7 @@ def test_other_weights_begin_anew() -> None:
     operators, known = stack().operators([0, 1], 1e-3), KnownCurvature()
     for weights in (np.ones(N_SAMPLES), np.linspace(0.1, 1.0, N_SAMPLES)):
         assert known.find_products(weights).missing(operators) == 5
-        np.testing.assert_allclose(known.gram(operators, intercept=True), hessian(operators, weights), rtol=1e-12)
+        np.testing.assert_allclose(known.gram(operators, n_constants=1), hessian(operators, weights), rtol=1e-12)
 
 
 def test_bases_make_the_blocks_of_kernels_diagonal() -> None:

@@ -120,7 +120,7 @@ def test_a_turn_minimizes_in_the_coefficients_of_all_outputs(loss: str) -> None:
     model = quadratic_bins.BinQuadratic(objective, curvature)
     codes = np.empty(N_SAMPLES, dtype=np.int16)
     table = objective.bases[0].assign_bins(codes)
-    gram, answers = model._quadratic(codes, table, intercepts=True)
+    gram, answers = model._quadratic(codes, table)
     moves = rng.normal(size=(3, table.shape[1]))
     moves -= moves.mean(axis=0)  # what is the same in all classes bends nothing
     image = table[codes] @ moves.T

@@ -76,7 +76,7 @@ def test_outputs_that_have_something_in_common_end_at_the_minimum_of_the_whole()
     whole -= sides.T @ sides
     penalty = GroupPenalty.create(BlockL1(2.0), outputs * starts, np.ones(3))
     operators = [OutputOperator(DenseOperator(np.arange(3), [Z], starts), outputs)]
-    blocks, shares = OutputCurvature(p, np.ones(n)).hessian(operators, n, intercept=False)
+    blocks, shares = OutputCurvature(p, np.ones(n)).hessian(operators, n, n_constants=0)
     problem = FormedQuadratic(blocks, penalty, shares)
     q = 5.0 * rng.normal(size=place.size)
     q[place] -= q[place].mean(axis=0)  # of slopes nothing is the same for all outputs

@@ -131,10 +131,10 @@ def test_hessians_of_a_sample_are_rounded_and_those_of_all_rows_are_not() -> Non
     for rows, error in ((2000, 1e-12), (500, 1e-5)):
         index, weights = sampled_rows(p[:, 0], rows)
         exact = (Z[index].T * weights) @ Z[index]
-        assert np.allclose(one.gram(operators, rows, intercept=True), exact, rtol=0, atol=error * np.abs(exact).max())
+        assert np.allclose(one.gram(operators, rows, n_constants=1), exact, rtol=0, atol=error * np.abs(exact).max())
         for curvature, whole in ((several, p.sum(axis=1)), (coupled, 1.0 - (p**2).sum(axis=1))):
             index, weights = sampled_rows(whole, rows)
-            blocks, shares = curvature.hessian(operators, rows, intercept=True)
+            blocks, shares = curvature.hessian(operators, rows, n_constants=1)
             diagonals = p if shares is None else p @ shares.basis**2 - (p @ shares.basis) ** 2
             for found, own in zip(blocks, diagonals[index].T, strict=True):
                 exact = (Z[index].T * (weights * own / whole[index])) @ Z[index]
@@ -147,7 +147,7 @@ def test_between_blocks_of_a_multinomial_hessian_is_nothing_on_average() -> None
     p = rng.dirichlet([4.0, 2.0, 1.0], size=500)
     p = np.column_stack([p, np.zeros(500)])
     ones = FourierStack.grid(np.zeros((500, 1)), [1.0]).operators([0], 1e-3)  # a constant feature
-    blocks, shares = OutputCurvature(p, np.ones(500)).hessian(ones, 500, intercept=True)
+    blocks, shares = OutputCurvature(p, np.ones(500)).hessian(ones, 500, n_constants=1)
     assert shares is not None
     assert np.allclose(shares.basis.T @ np.column_stack([shares.basis, np.ones(4)]), np.eye(3, 4), atol=1e-12)
     assert np.allclose(shares.product(np.ones((blocks.shape[1], 3))), 0.0, atol=1e-4 * blocks.max())

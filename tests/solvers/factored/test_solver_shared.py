@@ -220,7 +220,7 @@ def test_hessians_are_those_of_differences_of_slopes() -> None:
         z = objective.scores(v) + b
         change = objective.loss.gradient(z + move) - objective.loss.gradient(z - move)
         expected = np.append(objective.adjoint(change), objective.totals(change)) / 2
-        hessian, shares = objective.loss.curvature(z).hessian(objective.operators, 10**9, intercept=True)
+        hessian, shares = objective.loss.curvature(z).hessian(objective.operators, 10**9, n_constants=1)
         quadratic = FormedQuadratic(hessian, add_free_group(objective.penalty, 3), shares)
         found = quadratic._rotate_back(quadratic._product(quadratic._rotate(step)))
         atol = 1e-7 if shares is None else 3e-7  # which are held in single precision

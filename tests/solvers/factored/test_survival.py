@@ -107,7 +107,7 @@ def test_a_hessian_holds_the_factors_of_all_rows_once() -> None:
     operators = [DenseOperator(np.array([m]), [own]) for m, own in enumerate(factors)]
     Z = np.hstack(factors)
     tracemalloc.start()
-    found = curvature.gram(operators, n, intercept=False)
+    found = curvature.gram(operators, n, n_constants=0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     expected = Z.T @ np.column_stack([curvature.product(column) for column in Z.T])

@@ -199,7 +199,7 @@ Ascent = Callable[[FamilySearch, TargetSpace, np.random.Generator], Iterator[Ste
 def choose_ascent(criterion: str, settings: AscentSettings) -> Ascent:
     """Return the steps of a criterion according to the settings."""
     if settings.update == "corrective":
-        return lambda search, space, rng: _correct(search, space, rng, spread=criterion == "alignment")
+        return lambda search, space, rng: _correct(search, space, rng, criterion)
     if criterion == "alignment":
         return lambda search, space, rng: _ascend(search, space, rng, settings)
     if settings.largest_step != LARGEST_STEP or settings.epsilon > 0:
@@ -223,14 +223,14 @@ def _nearest(parts: Array, ideal: Array) -> tuple[Array, Array]:
     return weights, (theta @ units).reshape(side, side)
 
 
-def _correct(search: FamilySearch, space: TargetSpace, rng: np.random.Generator, *, spread: bool) -> Iterator[Step]:
+def _correct(search: FamilySearch, space: TargetSpace, rng: np.random.Generator, criterion: str) -> Iterator[Step]:
     """Add the member along which the distance to the ideal kernel falls fastest, and find all weights anew.
 
     Where weights are the best of their kernels, this is the direction of steepest ascent of the alignment as well.
     """
     ideal, mixture = space.ideal, WeightedMembers()
     parts = np.zeros((0, ideal.size))
-    residual, norm = _first_ascent(space, ideal) if spread else (ideal, float(np.linalg.norm(ideal)))
+    residual, norm = _first_ascent(space, ideal) if criterion == "alignment" else (ideal, float(np.linalg.norm(ideal)))
     while True:
         best = _best_member(search, space, residual, norm, mixture, rng)
         mixture, new = mixture.with_member(search, best.parameter)

@@ -263,7 +263,7 @@ def _bands(
             hessian, levels, spent, square = _eliminate_levels(groupings, features, curvature.diagonal, most)
             hessian = hessian[: rank + free, : rank + free]
         else:
-            hessian = curvature.gram([features], most, intercept=free)
+            hessian = curvature.gram([features], most, n_constants=int(free))
         ones, total = hessian[rank:, :rank].sum(axis=0), float(hessian[rank:, rank:].sum())
         shares = ones / total if free else ones  # how the intercept follows the coefficients: it is profiled out
         h, U = eigh(hessian[:rank, :rank] - shares[:, None] * ones, check_finite=False)

@@ -347,23 +347,21 @@ def _numpy_labels(y: Any) -> Any:
     return y.astype(plain) if getattr(plain, "kind", "") in ("b", "i", "u") else y
 
 
-def numeric_targets(
-    y: ArrayLike, *, advice: str = "use MKLClassifier", rates: bool = False, single: bool = False
-) -> Array:
-    """Return regression targets as finite float64, (N,) or (N, K); ``rates`` may be quotients by an exposure.
+def numeric_targets(y: ArrayLike, *, advice: str = "use MKLClassifier", loss: object = "") -> Array:
+    """Return regression targets as finite float64, (N,) or (N, K).
 
-    With ``single``, an array of many columns in single precision stays as it is.
+    With the loss ``"squared"`` an array of many columns in single precision stays as it is.
     """
     if issparse(y) and np.ndim(y) == 2 and np.shape(y)[1] > 1:
         y = cast("Any", y).toarray()
     check_readable(y, "y")
-    hint = NO_RATE if rates else ""
+    hint = NO_RATE if loss in ("poisson", "gamma") else ""
     _refuse_gaps(y, hint)
     with invalid_input():
         many_targets = 8  # from here on targets may be in single precision
         try:
             y = np.asarray(y) if isinstance(y, (np.matrix, np.ma.MaskedArray)) else y
-            kept = single and _n_columns(y) >= many_targets
+            kept = loss == "squared" and _n_columns(y) >= many_targets
             dtype = [np.float64, np.float32] if kept else np.float64
             return check_array(y, dtype=dtype, ensure_2d=False, ensure_min_samples=1, input_name="y")
         except OverflowError as error:

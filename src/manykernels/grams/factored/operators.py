@@ -253,11 +253,11 @@ class ColumnFactors(FactorOperator):
             cross, totals = weights[0] * cross, weights[0] * totals
         return self.scale[:, None] * cross * self.scale[chosen], self.scale[chosen] * totals
 
-    def gram(self, weights: Array, *, intercept: bool) -> Array:
-        """Return ``Z' W Z``, with a last column of ones for the intercept."""
+    def gram(self, weights: Array, *, n_constants: int) -> Array:
+        """Return ``Z' W Z``, with ``n_constants`` last columns of ones: 1 for an intercept, else 0."""
         size = len(self.places)
-        H, scale = np.zeros((size + intercept, size + intercept)), np.append(self.scale, [1.0] * intercept)
-        for rows, part in self._tiles(intercept):
+        H, scale = np.zeros((size + n_constants, size + n_constants)), np.append(self.scale, np.ones(n_constants))
+        for rows, part in self._tiles(n_constants):
             part[size:] = 1.0
             part *= np.sqrt(weights[rows])
             H += part @ part.T
@@ -469,9 +469,9 @@ class ChunkedOperator(FactorOperator):
         part = self._table.gather(self._positions, index)
         return _rows(self._templates, part, np.arange(len(index)))
 
-    def weighted_gram(self, weights: Array, *, intercept: bool) -> Array:
-        """Return ``Z' diag(weights) Z``, with a last column of ones for the intercept."""
-        return self._table.reduce(self._positions, partial(_weighted_gram, intercept), self._shared, weights)
+    def weighted_gram(self, weights: Array, *, n_constants: int) -> Array:
+        """Return ``Z' diag(weights) Z``, with ``n_constants`` last columns of ones: 1 for an intercept, else 0."""
+        return self._table.reduce(self._positions, partial(_weighted_gram, n_constants), self._shared, weights)
 
     def excess(self, v: Array) -> tuple[Array, Array]:
         parts = zip(self._templates, np.split(v, self._ends), strict=True)
@@ -532,15 +532,15 @@ def _rows(templates: Sequence[Any], table: ColumnTable, index: Array) -> Array:
     return np.hstack([template.transfer(table).rows(index) for template in templates])
 
 
-def _weighted_gram(intercept: bool, table: ColumnTable, templates: Sequence[Any], weights: Array) -> Array:
+def _weighted_gram(n_constants: int, table: ColumnTable, templates: Sequence[Any], weights: Array) -> Array:
     """Sum over the rows of a chunk with weights."""
-    size = sum(int(template.starts[-1]) for template in templates) + intercept
+    size = sum(int(template.starts[-1]) for template in templates) + n_constants
     gram, chosen = np.zeros((size, size)), np.flatnonzero(weights)
     for start in range(0, len(chosen), CHUNK_ROWS):
         index = chosen[start : start + CHUNK_ROWS]
         Z = np.empty((len(index), size))
         Z[:, -1] = 1.0
-        Z[:, : size - intercept] = _rows(templates, table, index)
+        Z[:, : size - n_constants] = _rows(templates, table, index)
         Z *= np.sqrt(weights[index])[:, None]
         gram += Z.T @ Z
     return gram

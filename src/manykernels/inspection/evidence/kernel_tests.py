@@ -193,13 +193,13 @@ def _tests_of(problem: Problem) -> dict[str, Array]:
     p_values, statistics = np.full((2, problem.n_kernels), np.nan)
     tested = np.ones(problem.n_kernels, dtype=bool)
     tested[null.kernels] = False
-    for batch in _batches(problem.stack, np.flatnonzero(tested).tolist(), null.curvature.separable):
+    for batch in _batches(problem.stack, np.flatnonzero(tested).tolist(), null.curvature):
         for (m, factor), moments in zip(batch, null.moments([factor for _, factor in batch]), strict=True):
             p_values[m], statistics[m] = null.test(factor, moments)
     return {"tested": tested, "p_value": p_values, "statistic": statistics}
 
 
-def _batches(stack: Any, kernels: list[int], separable: bool) -> Iterator[list[tuple[int, Any]]]:
+def _batches(stack: Any, kernels: list[int], curvature: Curvature) -> Iterator[list[tuple[int, Any]]]:
     """Yield kernels with their factors; together where a single product of their columns serves all of them.
 
     Products of pairs of columns that are in no kernel together are wasted: at most `WASTE` times those in use.
@@ -208,7 +208,7 @@ def _batches(stack: Any, kernels: list[int], separable: bool) -> Iterator[list[t
     def worth(columns: set[int], used: int) -> bool:
         return len(columns) <= MOST_COLUMNS and len(columns) ** 2 <= WASTE * used
 
-    own = {m: _factor_of_columns(stack, m) if separable else None for m in kernels}
+    own = {m: _factor_of_columns(stack, m) if curvature.separable else None for m in kernels}
     sets = {m: set(factor.positions) if factor is not None else set[int]() for m, factor in own.items()}
     whole = worth(set().union(*sets.values()), sum(len(columns) ** 2 for columns in sets.values()))
     batch: list[tuple[int, Any]] = []
@@ -365,7 +365,7 @@ class NullModel:
                 "loss is a sum over samples. Test some of the rows, or leave this kernel out."
             )
         if whole is None:
-            whole = self.curvature.gram([factor], len(self.rho), intercept=False)
+            whole = self.curvature.gram([factor], len(self.rho), n_constants=0)
         left = whole - cross.T @ inverse @ cross
         values = eigvalsh((left + left.T) / 2.0, check_finite=False)
         values = values[values > FLAT * float(np.trace(whole))]

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -105,7 +105,7 @@ def trial_rows(
         except InvalidInputError:  # of far values: numbers below zero that are no counts, or squares beyond float64
             if not beyond:
                 raise
-            for own in (each for each in pools.far(above=True) if any(each.values())):
+            for own in (each for each in pools.far("above") if any(each.values())):
                 with suppress(InvalidInputError):
                     kept.append((own, beyond, _scores(model, columns, own)))
     rows = {columns.names[j]: [value for part, _, _ in kept for value in part[j]] for j in pools.positions}
@@ -258,8 +258,8 @@ class _Pools:
             return [found]
         return [{j: [value for value, kept in zip(values, whole, strict=True) if kept] for j, values in found.items()}]
 
-    def far(self, *, above: bool = False) -> list[Values]:
-        """Return rows with a single number far beyond the range, or far above."""
+    def far(self, sides: Literal["both", "above"] = "both") -> list[Values]:
+        """Return rows with a single number far outside the range."""
         found = []
         for j in self.positions:
             if self.kind(j) != "number":
@@ -270,7 +270,9 @@ class _Pools:
             values = [*(low - share * reach for share in FAR), *(high + share * reach for share in FAR), *SENTINELS]
             most = MOST_DAYS if self.program.units.get(name) else np.inf
             found.append(
-                self._replace_column(j, [v for v in values if (v > high or (v < low and not above)) and abs(v) <= most])
+                self._replace_column(
+                    j, [v for v in values if (v > high or (v < low and sides == "both")) and abs(v) <= most]
+                )
             )
         return found
 

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array, check_choice, check_finite, check_indices, check_names
-from manykernels.validation.gram import Unproven, check_gram_array, check_rectangular_grams, examined
+from manykernels.validation.gram import SHARE_OF_ONE_FIT, Unproven, check_gram_array, check_rectangular_grams, examined
 
 PSD = {"auto": "auto", "check": "raise", "clip": "clip", "ignore": "ignore"}
 
@@ -63,12 +63,12 @@ class KernelStack:
     @classmethod
     def _combine_fit(cls, kernels: object) -> KernelStack:
         """Return kernels from a fit, with a deferred proof of definiteness."""
-        return cls.__new__(cls)._set_checked(*_name_matrices(kernels, None), "auto", one_fit=True)
+        return cls.__new__(cls)._set_checked(*_name_matrices(kernels, None), "auto", share=SHARE_OF_ONE_FIT)
 
     def _set_checked(
-        self, kernels: object, names: Sequence[str] | None, psd: str, *, one_fit: bool = False
+        self, kernels: object, names: Sequence[str] | None, psd: str, *, share: float = 1.0
     ) -> KernelStack:
-        base, self._unproven = examined(check_gram_array(kernels), psd, one_fit=one_fit)
+        base, self._unproven = examined(check_gram_array(kernels), psd, share=share)
         return self._set(base, _kernel_names(names, len(base)), np.arange(base.shape[1]))
 
     @classmethod

@@ -174,9 +174,11 @@ def count_row(
     table: tuple[Array, Array],
     touched: Array,
     n_touched: int,
-    keep: bool,
 ) -> tuple[int, float]:
-    """Count the places of a sequence in the table; return the count, and the growth of the squared sum."""
+    """Count the places of a sequence in the table; return the count, and the growth of the squared sum.
+
+    New slots are written to ``touched`` as long as there is room.
+    """
     step, places, roots, words, used = room
     keys, counts = table
     last, squares = keys.size - 1, 0.0
@@ -189,7 +191,7 @@ def count_row(
                 slot = (slot + 1) & last
             if keys[slot] != key:
                 keys[slot], counts[slot] = key, 0.0
-                if keep:
+                if n_touched < touched.size:
                     touched[n_touched] = slot
                 n_touched += 1
             count = counts[slot]
@@ -211,9 +213,9 @@ def count_kmers(
     filled = 0
     for i in range(starts.size - 1):
         row = codes[starts[i] : starts[i + 1]]
-        n, squares = count_row(row, i, plan, room, table, touched, 0, True)
+        n, squares = count_row(row, i, plan, room, table, touched, 0)
         if strands == 2:
-            n, more = count_row(other_strand(row, plan[0]), i, plan, room, table, touched, n, True)
+            n, more = count_row(other_strand(row, plan[0]), i, plan, room, table, touched, n)
             squares += more
         if filled + n > size:
             size = 2 * (filled + n)
@@ -235,9 +237,9 @@ def squares_of(codes: Array, starts: Array, plan: Plan, a_window: int, strands: 
     touched = np.empty(0, np.int64)
     for i in range(starts.size - 1):
         row = codes[starts[i] : starts[i + 1]]
-        _, out[i] = count_row(row, i, plan, room, table, touched, 0, False)
+        _, out[i] = count_row(row, i, plan, room, table, touched, 0)
         if strands == 2:
-            out[i] += count_row(other_strand(row, plan[0]), i, plan, room, table, touched, 0, False)[1]
+            out[i] += count_row(other_strand(row, plan[0]), i, plan, room, table, touched, 0)[1]
     return out
 
 

@@ -108,15 +108,15 @@ def _iso(groups: tuple[str | None, ...], order: str) -> str:
     return f"{year}-{month:0>2}-{day:0>2}" + (f"T{hour:0>2}{rest}{offset}" if hour else "")
 
 
-def days(column: pd.Series, *, zoned: bool, order: str | None = None) -> Array:
+def days(column: pd.Series, kind: str, *, order: str | None = None) -> Array:
     """Return dates as days since 1970, (n,) float64, NaN where a date is missing.
 
     Parameters
     ----------
     column : Series
         Time stamps, periods, dates of Python, or text.
-    zoned : bool
-        Whether the dates must have a time zone or a UTC offset, and are read in UTC, or must have none.
+    kind : str
+        ``"instant"`` for dates with a time zone or a UTC offset, read in UTC; otherwise dates must have neither.
     order : str, optional
         See :func:`parse_dates`.
 
@@ -127,7 +127,7 @@ def days(column: pd.Series, *, zoned: bool, order: str | None = None) -> Array:
     """
     stamps = _stamps(column, order)
     aware = getattr(stamps.dtype, "tz", None) is not None
-    if aware != zoned and stamps.notna().any():
+    if aware != (kind == "instant") and stamps.notna().any():
         if aware:
             raise ValueError(
                 "its dates have a time zone or UTC offsets, and those of fit had none; remove them with "

@@ -172,7 +172,7 @@ class Encoding:
             if self.read_as != "number":
                 return self._codes(column)
             if self.centered:
-                return days(column, zoned=self.kind == "instant")
+                return days(column, self.kind)
             numbers = {"number": _numbers, "boolean": _truths, "duration": _durations}[self.kind](column)
             return numbers if self.tails is None else compress_tails(numbers, *self.tails)
         except (TypeError, ValueError, OverflowError) as error:

@@ -96,7 +96,7 @@ class RiskCurvature(curvature.Curvature):
         places = own.order, own.event, own.group, own.starts, own.rest_starts, own.opens_at
         return self.diagonal[None], curvature.NO_SHARES, (*places, self._weights, self._both, self._mixed, self._rest)
 
-    def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
+    def gram(self, operators: Sequence[Any], rows: int, *, n_constants: int) -> Array:
         """Return ``Z' H Z``, on fewer rows for the risk sets of the rows, without intercept."""
         rank = curvature.rank_of(operators)
         most = max(curvature.MOST_ENTRIES // rank, curvature.SAMPLE_PER_RANK * rank)

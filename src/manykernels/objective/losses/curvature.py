@@ -138,15 +138,15 @@ class Curvature(abc.ABC):
         return max(inner(x, self.product(x)), 0.0)
 
     @abc.abstractmethod
-    def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
-        """Return ``Z' H Z`` from about so many of the rows, with a last row and column for the intercept.
+    def gram(self, operators: Sequence[Any], rows: int, *, n_constants: int) -> Array:
+        """Return ``[Z, 1]' H [Z, 1]`` from about ``rows`` rows, with 1 column of ones for an intercept, else 0.
 
         With several outputs (T, r, r), decoupled, or (1, r, r) if equal for all.
         """
 
-    def hessian(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> tuple[Array, Shares | None]:
+    def hessian(self, operators: Sequence[Any], rows: int, *, n_constants: int) -> tuple[Array, Shares | None]:
         """Return `gram`, and the coupling of outputs, with blocks in the coordinates of `Shares`."""
-        return self.gram(operators, rows, intercept=intercept), None
+        return self.gram(operators, rows, n_constants=n_constants), None
 
 
 class SampleCurvature(Curvature):
@@ -172,32 +172,32 @@ class SampleCurvature(Curvature):
     def square(self, x: Array) -> float:
         return inner(self.diagonal, x**2)
 
-    def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
+    def gram(self, operators: Sequence[Any], rows: int, *, n_constants: int) -> Array:
         """Return ``Z' H Z`` from about so many of the rows; unbiased, and zero between outputs."""
         if self.diagonal.ndim == 2:
-            return self._gram_of_outputs(operators, rows, intercept=intercept)
-        if len(operators) == 1 and isinstance(operators[0], CellOperator) and not intercept:
+            return self._gram_of_outputs(operators, rows, n_constants=n_constants)
+        if len(operators) == 1 and isinstance(operators[0], CellOperator) and not n_constants:
             return operators[0].gram(self.diagonal)  # sums over cells read all rows for less
         if isinstance(operators[0], ChunkedOperator):
             together = ChunkedOperator.join(operators)
-            return together.weighted_gram(sampled_weights(self.diagonal, rows), intercept=intercept)
+            return together.weighted_gram(sampled_weights(self.diagonal, rows), n_constants=n_constants)
         index, weights = sampled_rows(self.diagonal, rows)
-        size = rank_of(operators) + intercept
+        size = rank_of(operators) + n_constants
         H = np.zeros((size, size))
         sampled = len(index) < int(np.count_nonzero(self.diagonal))
-        for _, Z in _scaled_rows(operators, index, weights, intercept=intercept, sampled=sampled):
+        for _, Z in _scaled_rows(operators, index, weights, n_constants=n_constants, sampled=sampled):
             H += Z.T @ Z
         return H
 
-    def _gram_of_outputs(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
+    def _gram_of_outputs(self, operators: Sequence[Any], rows: int, *, n_constants: int) -> Array:
         """Return a Hessian for every output, all from the same rows."""
         alike = bool((self.diagonal == self.diagonal[:, :1]).all())
         total = self.diagonal[:, 0] if alike else self.diagonal.sum(axis=1)
         index, weights = sampled_rows(total, rows)
         shares = np.ones((len(index), 1)) if alike else self.diagonal[index] / total[index, None]
-        size = rank_of(operators) + intercept
+        size = rank_of(operators) + n_constants
         H, sampled = np.zeros((shares.shape[1], size, size)), len(index) < int(np.count_nonzero(total))
-        for part, Z in _scaled_rows(operators, index, weights, intercept=intercept, sampled=sampled):
+        for part, Z in _scaled_rows(operators, index, weights, n_constants=n_constants, sampled=sampled):
             _add_shares(H, Z, shares[part])
         return H
 
@@ -230,26 +230,28 @@ class OutputCurvature(Curvature):
         px = self.p * x
         return self.weight[:, None] * (px - self.p * (px @ np.ones(px.shape[1]))[:, None])
 
-    def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
+    def gram(self, operators: Sequence[Any], rows: int, *, n_constants: int) -> Array:
         """Return ``Z' H Z`` with ``p (1 - p) T / (T - 1)`` for ``diag(p) - p p'``, the same where classes are alike.
 
         With nothing between outputs it is a ``T``-th of the work; slopes are exact all the same.
         """
         n_outputs = self.p.shape[1]
         alone = self.weight[:, None] * self.p * (1.0 - self.p) * (n_outputs / (n_outputs - 1.0))
-        return SampleCurvature(alone).gram(operators, rows, intercept=intercept)
+        return SampleCurvature(alone).gram(operators, rows, n_constants=n_constants)
 
-    def hessian(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> tuple[Array, Shares | None]:
+    def hessian(self, operators: Sequence[Any], rows: int, *, n_constants: int) -> tuple[Array, Shares | None]:
         """Return blocks of ``diag(p) - p p'``, and the coupling, from about a number of rows; unbiased."""
         spread = 1.0 - (self.p**2).sum(axis=1)
         index, weights = sampled_rows(self.weight * spread, rows)
         ratios, p = weights / spread[index], self.p[index]  # sample weights over chances
-        size = rank_of(operators) + intercept
+        size = rank_of(operators) + n_constants
         mean = np.diag(ratios @ p) - (ratios[:, None] * p).T @ p
         basis = np.linalg.eigh(mean + mean.trace())[1][:, :-1]  # the last is the same in all outputs
         own = np.maximum(p @ basis**2 - (p @ basis) ** 2, 0.0)
         H, kept = np.zeros((basis.shape[1], size, size)), np.empty((len(index), size), dtype=np.float32)
-        for part, Z in _scaled_rows(operators, index, ratios, intercept=intercept, sampled=len(index) < len(self.p)):
+        for part, Z in _scaled_rows(
+            operators, index, ratios, n_constants=n_constants, sampled=len(index) < len(self.p)
+        ):
             _add_shares(H, Z, own[part])
             kept[part] = Z
         return H, Shares(kept, p.astype(np.float32), basis, own.astype(np.float32))
@@ -264,14 +266,14 @@ def rank_of(operators: Sequence[Any]) -> int:
 
 
 def _scaled_rows(
-    operators: Sequence[Any], index: Array, weights: Array, *, intercept: bool, sampled: bool
+    operators: Sequence[Any], index: Array, weights: Array, *, n_constants: int, sampled: bool
 ) -> Iterator[tuple[slice, Array]]:
     """Yield slices of an index, and the rows of ``[Z, 1]`` times roots of weights, which the next ones overwrite.
 
     Those of a sample are in single precision: what chance adds to their products is far above the rounding.
     """
     operators = [getattr(each, "base", each) for each in operators]
-    size = rank_of(operators) + intercept
+    size = rank_of(operators) + n_constants
     chunk_entries, min_rows = 2**19, 1024  # of rows of factors held at once for a Hessian: 4 MB
     step = min(CHUNK_ROWS, max(min_rows, chunk_entries // size))
     buffer = np.empty((min(step, len(index)), size), dtype=np.float32 if sampled else np.float64)

@@ -62,17 +62,17 @@ def _refined(problem: Problem, gram: Array, rho: Array, distance: float) -> Arra
         snapped[near], free[near] = end[near], False
     scores = -problem.loss.conjugate_derivative(problem.y, rho / problem.weight)
     change = _solve_bordered(
-        gram[np.ix_(free, free)], (scores - gram @ snapped)[free], -snapped.sum(), problem.fit_intercept
+        gram[np.ix_(free, free)], (scores - gram @ snapped)[free], -snapped.sum() if problem.fit_intercept else None
     )
     snapped[free] += change
     return problem.feasible_dual(snapped)
 
 
-def _solve_bordered(matrix: Array, right: Array, total: float, border: bool) -> Array:
-    """Return the smallest ``x`` with ``matrix x + b = right`` for some b and ``sum x = total``; no b without border."""
+def _solve_bordered(matrix: Array, right: Array, total: float | None) -> Array:
+    """Return the smallest ``x`` with ``matrix x + b = right`` for some b and ``sum x = total``; None: no b."""
     size = right.size
     smallest_singular = 1e-15  # relative to the largest one
-    if not border:
+    if total is None:
         return lstsq(matrix, right, cond=smallest_singular)[0] if size else right
     scale = float(matrix.diagonal().max(initial=0.0)) or 1.0
     bordered = np.full((size + 1, size + 1), scale)

@@ -16,13 +16,13 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers.gram.newton_system import NewtonSystem, add_rank_update
 from manykernels.solvers.learners.pair_loops import (
     MISSING,
-    idle_bounds,
     kernel_loop,
     shrink,
     smoothed_step,
     smoothed_weights,
     steepest,
-    violation_of,
+    violation_of_pair,
+    violation_of_single,
 )
 from manykernels.validation.arrays import Array, check_nonnegative_vector, check_positive
 
@@ -106,7 +106,7 @@ def epsilon_optimality(problem: Problem, rho: Array, d: Array) -> EpsilonOptimal
     grad = problem.stack.apply(d, rho) - problem.y
     lo, hi = (np.array(bound) for bound in problem.dual_box)
     up, down = steepest(grad, np.array(rho), lo, hi, np.arange(rho.size))
-    eps2 = 0.5 * violation_of(grad, up, down, problem.fit_intercept)
+    eps2 = 0.5 * (violation_of_pair if problem.fit_intercept else violation_of_single)(grad, up, down)
     return EpsilonOptimality(eps1, eps2, eps1 + eps2 * problem.total_weight)
 
 
@@ -300,7 +300,7 @@ class Descent:
     def violation(self, grad: Array) -> float:
         """Return by how much the optimality interval is missed on all samples."""
         up, down = steepest(grad, self.rho, self.lo, self.hi, np.arange(self.rho.size))
-        return violation_of(grad, up, down, self.paired)
+        return float((violation_of_pair if self.paired else violation_of_single)(grad, up, down))
 
     def minimize(self, center: Array, constant: float, tol: float, most: int) -> float:
         """Take up to ``most`` steps; return the violation of all samples at the end."""
@@ -353,7 +353,7 @@ class Descent:
 
     def _shrunk(self, grad: Array, active: Array) -> Array:
         up, down = steepest(grad, self.rho, self.lo, self.hi, active)
-        kept, idle = np.empty_like(active), idle_bounds(grad, up, down, self.paired)
+        kept, idle = np.empty_like(active), (grad[up], grad[down]) if self.paired else (0.0, 0.0)
         return kept[: shrink(grad, self.rho, self.lo, self.hi, active, *idle, kept)].copy()
 
     # --- Newton steps on the free samples ---------------------------------------------------------------------------

@@ -154,14 +154,14 @@ class KnownCurvature:
         kernels, ranks = kernels_of(operators)
         return int(ranks[[kernel not in self.places for kernel in kernels.tolist()]].sum())
 
-    def gram(self, operators: Sequence[Any], in_place: ColumnFactors | None = None, *, intercept: bool) -> Array:
-        """Return ``Z' W Z``, and a row for the intercept; kernels known cost nothing.
+    def gram(self, operators: Sequence[Any], in_place: ColumnFactors | None = None, *, n_constants: int) -> Array:
+        """Return ``Z' W Z``, and a row for ``n_constants`` = 1; kernels known cost nothing.
 
         ``in_place`` are the factors together, where they are columns of the table.
         """
         ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
         rank, (kernels, ranks) = int(ends[-1]), kernels_of(operators)
-        H, totals = np.empty((rank + intercept, rank + intercept)), np.empty(rank)
+        H, totals = np.empty((rank + n_constants, rank + n_constants)), np.empty(rank)
         heads = np.array([self.places.get(kernel, -1) for kernel in kernels.tolist()])
         old = np.where(np.repeat(heads >= 0, ranks), neighbors_from(heads, ranks), -1)
         kept = np.flatnonzero(old >= 0)
@@ -180,7 +180,7 @@ class KnownCurvature:
         if len(kept) < rank:
             self.hessian, self.totals = H[:rank, :rank].copy(), totals
             self.places = dict(zip(kernels.tolist(), (np.cumsum(ranks) - ranks).tolist(), strict=True))
-        if intercept:
+        if n_constants:
             H[rank, :rank] = H[:rank, rank] = totals
             H[rank, rank] = self.weights.sum()
         return H

@@ -131,17 +131,23 @@ def add_products(code: Array, slopes: Array, table: Array, sums: Array, out: Arr
 
 
 @compiled(fastmath=FAST)
-def turn(basis: Array, x: Array, back: bool, out: Array) -> None:
-    """Set ``out`` to coordinates in an eigenbasis (n, r) of blocks of r coordinates, or the inverse."""
+def turn(basis: Array, x: Array, out: Array) -> None:
+    """Set ``out`` to coordinates in an eigenbasis (n, r) of blocks of r coordinates."""
     order = basis.shape[1]
     out[:] = 0.0
     for j in range(out.size):
-        first = j - j % order
         for k in range(order):
-            if back:
-                out[j] += basis[j, k] * x[first + k]
-            else:
-                out[first + k] += basis[j, k] * x[j]
+            out[j - j % order + k] += basis[j, k] * x[j]
+
+
+@compiled(fastmath=FAST)
+def turn_back(basis: Array, x: Array, out: Array) -> None:
+    """Invert `turn`."""
+    order = basis.shape[1]
+    out[:] = 0.0
+    for j in range(out.size):
+        for k in range(order):
+            out[j] += basis[j, k] * x[j - j % order + k]
 
 
 @compiled(fastmath=FAST)
@@ -192,8 +198,8 @@ def sweep_columns(
         for k in range(count):
             raw[k] = missing[low + k]
         add_products(code, slopes, table, sums, raw)
-        turn(basis, raw, False, p)
-        turn(basis, old, False, here)
+        turn(basis, raw, p)
+        turn(basis, old, here)
         for k in range(count):
             p[k] -= own[k] * here[k]
         group_minimizer(p, own, shape_of_group(shape, places[0, m], 0.0), new)
@@ -204,7 +210,7 @@ def sweep_columns(
             far += abs(here[k])
         if far > 0.0:
             turned = max(turned, change)
-            turn(basis, here, True, raw)
+            turn_back(basis, here, raw)
             for k in range(count):
                 old[k] = old[k] + raw[k] if alive else 0.0
             set_moves(raw, table, answer, sums[:, : table.shape[0]])
@@ -223,6 +229,8 @@ class BinQuadratic(Quadratic):
         operators, self.penalty = column_operators(objective), objective.penalty
         outputs, n_samples = self._weights.shape
         self._answers = np.zeros((outputs, objective.rank))  # of intercepts to coefficients
+        self._n_free = objective.n_free
+        totals = self._weights.sum(axis=1) if objective.n_free else np.full(len(self._weights), np.inf)
         codes = np.empty((sum(isinstance(one, ColumnOperator) for one in operators), n_samples), dtype=np.int16)
         self._columns: list[Column | LevelColumn] = []
         alone: list[tuple[tuple[int, int, int], list[Array]]] = []
@@ -231,14 +239,13 @@ class BinQuadratic(Quadratic):
         for number, (operator, (first, last)) in enumerate(zip(operators, pairwise(bounds), strict=True)):
             own = slice(*objective.ends[number : number + 2].tolist())
             if isinstance(operator, LevelOperator):
-                part = self.penalty.part(first, last)
-                column = LevelColumn(own, operator, self._weights, part, intercepts=objective.n_free > 0)
+                column = LevelColumn(own, operator, self._weights, self.penalty.part(first, last), totals)
                 self._answers[:, own] = column.answers
                 self._columns.append(column)
                 continue
             slot = next(slots)
             table = operator.assign_bins(codes[slot])
-            gram, answers = self._quadratic(codes[slot], table, intercepts=objective.n_free > 0)
+            gram, answers = self._quadratic(codes[slot], table)
             part, together = self.penalty.part(first, last), None
             place = places_of(part.starts, outputs)
             self._answers[:, own][:, place.ravel()] = answers
@@ -254,7 +261,7 @@ class BinQuadratic(Quadratic):
             self._columns.append(Column(own, codes[slot], table, place, answers, together))
         self._alone = codes, *pack_columns(alone)
 
-    def _quadratic(self, code: Array, table: Array, *, intercepts: bool) -> tuple[Array, Array]:
+    def _quadratic(self, code: Array, table: Array) -> tuple[Array, Array]:
         """Return the quadratic of a column, and what intercepts answer to the coefficients (T, T r), if there are any.
 
         (T, r, r), of outputs that act on each other (1, T r, T r), in turn.
@@ -274,7 +281,7 @@ class BinQuadratic(Quadratic):
         parts[:, rows, :, cols] = parts[:, cols, :, rows] = found
         gram: Array = parts.reshape(blocks, within * rank, within * rank)
         answers = np.zeros((blocks, within, blocks, within * rank))
-        if intercepts:
+        if self._n_free:
             sums = (M @ table).reshape(blocks, within, within * rank)
             own = -inverse_of_shifts(M.sum(axis=3)) @ sums
             gram += sums.swapaxes(1, 2) @ own
@@ -344,17 +351,17 @@ class LevelColumn:
     """A column of levels: the diagonal of the Hessian and, with intercepts, what the answer to all levels together.
 
     With ``s`` the sums of curvatures in levels, and ``t`` of all, ``min_x p'x + x'Dx/2 - (s'x)^2 / 2t + Omega(x)`` is
-    the minimum over ``b`` of ``(p + b s)'x + x'Dx/2 + t b^2/2 + Omega(x)``.
+    the minimum over ``b`` of ``(p + b s)'x + x'Dx/2 + t b^2/2 + Omega(x)``. Without intercepts ``totals`` are infinite.
     """
 
     def __init__(
-        self, own: slice, operator: LevelOperator, weights: Array, penalty: GroupPenalty, *, intercepts: bool
+        self, own: slice, operator: LevelOperator, weights: Array, penalty: GroupPenalty, totals: Array
     ) -> None:
         self.own, self.together, self._operator, self._penalty = own, True, operator, penalty
         self._sums = np.array([operator.adjoint(row) for row in weights])
         self._sizes = np.array([operator.diagonal(row) for row in weights])
         self._sizes += RIDGE * max(float(self._sizes.mean()), 1e-300)
-        self._totals = np.maximum(weights.sum(axis=1), 1e-300) if intercepts else np.full(len(weights), np.inf)
+        self._totals = np.maximum(totals, 1e-300)
         outputs, rank = self._sums.shape
         answers = np.zeros((outputs, outputs, rank))
         answers[np.arange(outputs), np.arange(outputs)] = -self._sums / self._totals[:, None]

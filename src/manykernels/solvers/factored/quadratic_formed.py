@@ -361,20 +361,20 @@ class FormedQuadratic(Quadratic):
     @classmethod
     def create(cls, objective: FactoredObjective, curvature: Curvature, rows: int) -> FormedQuadratic:
         """Return the quadratic model with the curvatures, intercepts last, groups without a penalty."""
-        n_samples, intercept, shares = objective.problem.n_samples, objective.n_free > 0, None
+        n_samples, n_constants, shares = objective.problem.n_samples, int(objective.n_free > 0), None
         if objective.constant:
             known = objective.known.find_products(curvature.diagonal)
-            hessian = known.gram(objective.operators, objective.joint_columns, intercept=intercept)
+            hessian = known.gram(objective.operators, objective.joint_columns, n_constants=n_constants)
         elif (
             objective.n_outputs == 1
             and objective.joint_columns is not None
             and curvature.separable
             and rows >= n_samples
         ):
-            hessian = objective.joint_columns.gram(curvature.diagonal, intercept=intercept)
+            hessian = objective.joint_columns.gram(curvature.diagonal, n_constants=n_constants)
         else:
-            hessian, shares = curvature.hessian(objective.operators, rows, intercept=intercept)
-        penalty = add_free_group(objective.penalty, objective.n_free) if intercept else objective.penalty
+            hessian, shares = curvature.hessian(objective.operators, rows, n_constants=n_constants)
+        penalty = add_free_group(objective.penalty, objective.n_free) if n_constants else objective.penalty
         return cls(hessian, penalty, shares)
 
     def step(self, here: Expansion, tol: float) -> tuple[Array, Any, Array]:

@@ -207,7 +207,7 @@ class Block:
     def _problem(self, objective: FactoredObjective, curvature: Curvature, penalty: GroupPenalty) -> Any:
         rank = self.own.stop - self.own.start
         rows = max(BLOCK_ROWS if len(self.operators) == 1 else SAMPLE_ROWS, BLOCK_PER_RANK * rank)
-        hessian = curvature.gram(self.operators, rows, intercept=self.intercepts_follow)
+        hessian = curvature.gram(self.operators, rows, n_constants=int(self.intercepts_follow))
         if self.intercepts_follow:
             sums, total = hessian[..., :-1, -1], np.maximum(hessian[..., -1:, -1:], 1e-300)
             hessian = hessian[..., :-1, :-1] - sums[..., None] * sums[..., None, :] / total

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from manykernels.objective.certificate import EPS, term_sizes
-from manykernels.solvers.gram.newton_system import NewtonSystem
+from manykernels.solvers.gram.newton_system import NewtonSystem, add_rank_update
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.weight_variables import BoundedWeights, PowerWeights
 
@@ -339,7 +339,9 @@ class PrimalDual:
     def _factorize(self, linear: Linearized) -> NewtonSystem:
         (diagonal, _), weights = linear
         gram = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
-        return NewtonSystem.create(gram, diagonal, (weights.rows, weights.coupling), self.problem.fit_intercept)
+        np.einsum("ii->i", gram)[:] += diagonal
+        add_rank_update(gram, weights.rows, weights.coupling)
+        return NewtonSystem(gram, self.problem.fit_intercept)
 
     def _direction(self, system: NewtonSystem, linear: Linearized) -> Direction:
         """Set the direction of all variables; return the directions of ``rho`` and ``b``, and the longest steps."""

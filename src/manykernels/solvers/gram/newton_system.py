@@ -221,14 +221,6 @@ class NewtonSystem:
         self._of_factor = self._shared.copy()
         self._has_border, self._border = border, None  # type: bool, Array | None
 
-    @classmethod
-    def create(cls, gram: Array, diagonal: Array, update: tuple[Array, Array], border: bool) -> NewtonSystem:
-        """Return the system of ``gram``, overwritten, plus a diagonal and an `add_rank_update`."""
-        entries = np.einsum("ii->i", gram)  # a view
-        entries += diagonal
-        add_rank_update(gram, *update, mirrored=False)
-        return cls(gram, border)
-
     def solve(self, right: Array, total: float) -> tuple[Array, float]:
         """Return ``(x, multiplier)``."""
         if not self._has_border:
@@ -349,10 +341,10 @@ def _factorize(matrix: Array, diagonal: Array) -> None:
         np.einsum("ii->i", matrix)[:] += jitter * diagonal
 
 
-def add_rank_update(matrix: Array, rows: Array, coupling: Array, *, mirrored: bool = True) -> None:
+def add_rank_update(matrix: Array, rows: Array, coupling: Array) -> None:
     """Add ``sum_m coupling_m rows_m rows_m'`` to a symmetric ``matrix`` in place, leaving out negligible terms.
 
-    Without ``mirrored`` only the lower triangle of the transpose is sure to have them.
+    Only the upper triangle is sure to have the sum, as `NewtonSystem` reads no other entries.
     """
     size = coupling * np.einsum("mi,mi->m", rows, rows)
     chosen = size > 1e-13 * matrix.trace()
@@ -360,7 +352,5 @@ def add_rank_update(matrix: Array, rows: Array, coupling: Array, *, mirrored: bo
         scaled = rows[chosen] * np.sqrt(coupling[chosen])[:, None]
         if matrix.flags.c_contiguous:  # the BLAS adds to one triangle without a second matrix
             dsyrk(1.0, scaled.T, beta=1.0, c=matrix.T, lower=1, overwrite_c=1)
-            if mirrored:
-                mirror_upper(matrix)
         else:
             matrix += scaled.T @ scaled

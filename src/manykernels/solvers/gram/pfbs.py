@@ -259,7 +259,9 @@ def support_direction(
     curvature = problem.loss.second_derivative(problem.y, scores)
     inverse_curvature = 1.0 / (problem.weight * np.maximum(curvature, SMALLEST_CURVATURE))
     matrix[np.diag_indices_from(matrix)] += inverse_curvature
-    v, along, multiplier = _solve(matrix, problem.fit_intercept, units, radial, -inverse_curvature * rho, slopes)
+    v, along, multiplier = _solve(
+        NewtonSystem(matrix, problem.fit_intercept), units, radial, -inverse_curvature * rho, slopes
+    )
     products = problem.stack.apply_each(v, support) * weights[support, None]
     relative = ((compliances * (units @ v) - along) * inverse_norms)[:, None]
     dcoefficients = relative * blocks.coefficients - compliances[:, None] * v
@@ -267,10 +269,9 @@ def support_direction(
 
 
 def _solve(
-    matrix: Array, border: bool, units: Array, radial: Array, right: Array, slopes: Array
+    system: NewtonSystem, units: Array, radial: Array, right: Array, slopes: Array
 ) -> tuple[Array, Array, float]:
     """Eliminate ``v``, not ``x``: the Schur complement stays well conditioned when ``R`` vanishes."""
-    system = NewtonSystem(matrix, border)
     plain, plain_multiplier = system.solve(right, 0.0)
     solved = [system.solve(unit, 0.0) for unit in units]
     responses = np.array([part for part, _ in solved])
@@ -484,7 +485,7 @@ class ForwardBackward(Solver):
 
     def _split(self, state: _State) -> None:
         """Take a forward-backward step, or undo the momentum or the step size after an increase."""
-        problem, momentum, theta = state.problem, *_momentum(state.theta, self.accelerate)
+        problem, (momentum, theta) = state.problem, _momentum(state.theta) if self.accelerate else (0.0, 1.0)
         point = state.blocks.extrapolate(state.previous, momentum)
         scores = point.scores()
         b = best_intercept(problem, scores, state.b)
@@ -556,9 +557,9 @@ class ForwardBackward(Solver):
         return best
 
 
-def _momentum(theta: float, accelerate: bool) -> tuple[float, float]:
+def _momentum(theta: float) -> tuple[float, float]:
     following = (1.0 + np.sqrt(1.0 + 4.0 * theta**2)) / 2
-    return ((theta - 1.0) / following, float(following)) if accelerate else (0.0, 1.0)
+    return (theta - 1.0) / following, float(following)
 
 
 def _activity_bound(problem: Problem, state: _State) -> Array | float:

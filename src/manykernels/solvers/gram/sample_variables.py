@@ -417,7 +417,7 @@ class CoupledSamples:
         matrix = np.ascontiguousarray(kernels)
         center_groups(matrix, self.groups)
         inverse.add_to(matrix)
-        add_rank_update(matrix, *update, mirrored=False)
+        add_rank_update(matrix, *update)
         return GroupedNewtonSystem(matrix, self.groups)
 
     def aligned(self, scores: Array) -> Array:

@@ -21,6 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
+from manykernels.grams.base import mirror_upper
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.gram.newton_system import add_rank_update
@@ -188,6 +189,7 @@ class TrackedKernels:
         # Rounding may leave a tiny negative difference where the two terms are equal.
         bend = np.maximum(self.function.take(kernels).slope(x, p) - shares, 0.0)
         add_rank_update(matrix, self._vectors[active] / x[:, None], gamma * bend)
+        mirror_upper(matrix)
         return matrix
 
     # --- moving -----------------------------------------------------------------------------------------------------

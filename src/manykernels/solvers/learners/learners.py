@@ -63,7 +63,7 @@ def exchange_active_sets(problem: Problem, gram: Array, rho: Array, b: float) ->
         if not pieces.free.any():
             return
         try:
-            b = pieces.solve(gram, problem.fit_intercept)
+            b = pieces.solve(problem, gram)
         except LinAlgError:
             return
         yield np.clip(pieces.rho, pieces.low, pieces.high), b
@@ -82,7 +82,7 @@ class _Pieces:
     rho: Array
     free: Array
 
-    def solve(self, gram: Array, border: bool) -> float:
+    def solve(self, problem: Problem, gram: Array) -> float:
         """Solve for the free samples with all others at their bounds; return the intercept."""
         free, fixed = np.flatnonzero(self.free), np.flatnonzero(~self.free & (self.rho != 0))
         right = self.linear[free] - gram[np.ix_(free, fixed)] @ self.rho[fixed]
@@ -90,7 +90,7 @@ class _Pieces:
         matrix[np.diag_indices_from(matrix)] += self.diagonal[free]
         if not (matrix.diagonal() > 0).all():
             raise LinAlgError("a free sample has no curvature")
-        self.rho[free], b = NewtonSystem(matrix, border).solve(right, -float(self.rho[fixed].sum()))
+        self.rho[free], b = NewtonSystem(matrix, problem.fit_intercept).solve(right, -float(self.rho[fixed].sum()))
         return b
 
     def exchange(self, problem: Problem, gram: Array, b: float) -> bool:

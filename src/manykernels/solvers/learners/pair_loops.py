@@ -211,10 +211,14 @@ def steepest(grad: Array, rho: Array, lo: Array, hi: Array, active: Array) -> tu
 
 
 @compiled()
-def violation_of(grad: Array, up: int, down: int, paired: bool) -> float:
-    """Return by how much the optimality interval is missed; never negative."""
-    if paired:
-        return max(grad[down] - grad[up], 0.0) if up >= 0 and down >= 0 else 0.0
+def violation_of_pair(grad: Array, up: int, down: int) -> float:
+    """Return the violation of optimality when the coordinates keep their sum; never negative."""
+    return max(grad[down] - grad[up], 0.0) if up >= 0 and down >= 0 else 0.0
+
+
+@compiled()
+def violation_of_single(grad: Array, up: int, down: int) -> float:
+    """Return the violation of optimality when each coordinate moves alone; never negative."""
     rising = -grad[up] if up >= 0 else 0.0
     falling = grad[down] if down >= 0 else 0.0
     return max(rising, falling, 0.0)
@@ -230,12 +234,6 @@ def shrink(grad: Array, rho: Array, lo: Array, hi: Array, active: Array, low: fl
             kept[count] = i
             count += 1
     return count
-
-
-@compiled()
-def idle_bounds(grad: Array, up: int, down: int, paired: bool) -> tuple[float, float]:
-    """Return the interval of violating pairs; coordinates at a bound outside are idle."""
-    return (grad[up], grad[down]) if paired else (0.0, 0.0)
 
 
 @compiled()
@@ -366,7 +364,7 @@ def kernel_loop(
     steps = 0
     while True:  # at most `most` steps
         up, down = steepest(grad, rho, lo, hi, active)
-        violation = violation_of(grad, up, down, paired)
+        violation = violation_of_pair(grad, up, down) if paired else violation_of_single(grad, up, down)
         if violation <= tol or steps == most:
             return violation, steps, MISSING
         if not paired:

@@ -14,15 +14,14 @@ from manykernels.objective.projection import project_box_hyperplane
 from manykernels.solvers.learners.pair_loops import (
     FAST,
     TINY_CURVATURE,
-    idle_bounds,
     move_coordinate,
     shrink,
     steepest,
-    violation_of,
+    violation_of_single,
 )
 from manykernels.solvers.learners.products import LONGEST_PERIOD, STEPS_PER_SAMPLE
 from manykernels.validation.arrays import Array, check_count, check_positive, check_positive_vector, check_vector
-from manykernels.validation.gram import check_square_kernel
+from manykernels.validation.gram import check_square
 from manykernels.validation.parameters import check_flag
 
 WORTH_PACKING = 0.7  # share of the active samples below which what is left is copied together
@@ -93,7 +92,7 @@ def _svm_singles(
     steps = 0
     while True:  # at most `most` steps
         up, down = steepest(grad, rho, lo, hi, everything)
-        violation = violation_of(grad, up, down, False)
+        violation = violation_of_single(grad, up, down)
         if violation <= tol or steps == most:
             return violation, steps
         i = up if up >= 0 and (down < 0 or -grad[up] >= grad[down]) else down
@@ -136,7 +135,7 @@ def _still_active(grad: Array, rho: Array, lo: Array, hi: Array, paired: bool) -
     up, down = steepest(grad, rho, lo, hi, everything)
     if paired and (up < 0 or down < 0):
         return everything
-    low, high = idle_bounds(grad, up, down, paired)
+    low, high = (grad[up], grad[down]) if paired else (0.0, 0.0)
     kept = np.empty_like(everything)
     return kept[: shrink(grad, rho, lo, hi, everything, low, high, kept)].copy()
 
@@ -216,7 +215,7 @@ def smo_svm(
     R.-E. Fan, P.-H. Chen, C.-J. Lin, "Working set selection using second order information for training support vector
     machines", JMLR 6 (2005).
     """
-    gram, target = check_square_kernel(gram, "gram", symmetric=False), get_loss("hinge").check_target(y)
+    gram, target = check_square(gram, "gram"), get_loss("hinge").check_target(y)
     check_flag(fit_intercept, "fit_intercept")
     n_samples = gram.shape[0]
     target = np.array(check_vector(target, n_samples, "y"))
