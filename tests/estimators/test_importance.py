@@ -371,3 +371,29 @@ def test_views_and_groups_are_named_in_the_frame_of_importances() -> None:
     frame = MKLRegressor(bank, penalty="ridge", alpha=0.1).fit(genes, Y).importance_frame()
     assert set(frame["name"]) == {"rna", "age"}
     assert frame["columns"].str.len().max() > 200
+
+
+def test_labels_share_the_features_of_their_factors(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    factors, weights = [rng.normal(size=(40, r)) for r in (3, 5)], np.array([0.5, 2.0])
+    coefficients = rng.normal(size=(3, 8))
+    labels = np.where(rng.random((40, 3)) < 0.5, -1.0, 1.0)
+    targets = []
+    for v in coefficients:
+        values = np.array([Z @ own for Z, own in zip(factors, np.split(v, [3]), strict=True)])
+        norms = np.array([np.linalg.norm(own) for own in np.split(v, [3])])
+        bends = np.array([[1.0, 0.7], [0.1, 0.2]])
+        curvature, rho = rng.random(40), rng.normal(size=40)
+        targets.append(
+            Target(values, values.sum(axis=0), rho, curvature, np.ones((40, 1)), weights, norms, bends, share=2.0)
+        )
+    stacked: list[int] = []
+    whole = importance.stack_features
+    monkeypatch.setattr(importance, "stack_features", lambda *given: stacked.append(1) or whole(*given))
+    pairs = [list(zip(factors, np.split(v, [3]), strict=True)) for v in coefficients]
+    left = importance.FactorRows(targets, pairs, None, (get_loss("squared"),), labels, np.ones(40)).leave_out()
+    assert len(stacked) == 1
+    for k, target in enumerate(targets):
+        scores, parts = leave_out_by_matrices(target, [Z @ Z.T for Z in factors].__getitem__)
+        assert_allclose(left.scores[:, k], scores, rtol=1e-10, atol=1e-10)
+        assert_allclose(left.parts[:, :, k], parts, rtol=1e-10, atol=1e-10)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GroupKFold, KFold
@@ -14,6 +18,7 @@ from manykernels.estimators.selection import learning
 from manykernels.estimators.selection import targets as search
 from manykernels.estimators.selection.targets import TargetFold
 from manykernels.estimators.supervised import regressor
+from manykernels.estimators.supervised.samples import release_pages
 from manykernels.exceptions import InvalidInputError
 
 RNG = np.random.default_rng(4)
@@ -257,3 +262,34 @@ def test_targets_keep_no_bounds_of_coefficients_after_their_fit(monkeypatch):
     assert len(kept) == copies * T
     assert 0 < min(np.count_nonzero(weights) for weights, _ in kept) < len(VIEWS)  # some are on fewer kernels
     assert not any("box" in names for _, names in kept)  # as long as two targets
+
+
+def test_targets_are_not_those_of_the_caller():
+    given = np.asfortranarray(Y[TRAIN])
+    model = MKLRegressor(BANK, alpha=0.1).fit(X[TRAIN], given)
+    kept = model._support_targets.copy()
+    given[:] = 0.0
+    assert_allclose(model._support_targets, kept, rtol=0)
+    assert kept.any()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the number of mapped pages is known on Linux")
+def test_a_read_memory_map_keeps_no_pages(tmp_path):
+    np.save(tmp_path / "targets.npy", np.ones((200, 10_000), dtype=np.float32))
+    mapped = np.load(tmp_path / "targets.npy", mmap_mode="r")
+
+    def mapped_bytes():
+        return int(Path("/proc/self/statm").read_text().split()[2]) * mmap.PAGESIZE
+
+    total, before = float(mapped.sum()), mapped_bytes()
+    release_pages(mapped[:100])
+    assert before - mapped_bytes() > mapped.nbytes / 2
+    assert float(mapped.sum()) == total == mapped.size
+
+
+def test_changed_pages_of_a_private_memory_map_are_kept(tmp_path):
+    np.save(tmp_path / "targets.npy", np.ones((20, 1_000)))
+    mapped = np.load(tmp_path / "targets.npy", mmap_mode="c")
+    mapped[:] = 2.0
+    release_pages(mapped)
+    assert (mapped == 2.0).all()

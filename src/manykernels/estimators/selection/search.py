@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 MOST_AVERAGES = 2  # of many rows that are tried with all of them
-TOGETHER = 8_192  # targets of a batch that are fitted on all rows together
+TOGETHER = 2_048  # targets of a batch that are fitted on all rows together
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
 AVERAGING_RATIO, AVERAGING_STEPS = 1e-6, 25  # smallest fraction of the first grid of an average, and its length
 

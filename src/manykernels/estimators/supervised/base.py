@@ -492,7 +492,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         alive = [own.dual_coef.reshape(len(own.dual_coef), -1).any(axis=1) for own in solutions]
         support = np.flatnonzero(np.any(alive, axis=0))
         self.support_ = samples.kept[support]
-        self._support_targets = samples.y[support]
+        whole = len(support) == len(samples.y) and samples.y.shape[1] > 1  # several targets are copies already
+        self._support_targets = samples.y if whole else samples.y[support]
         self._support_weights = samples.weight[support]
         self.dual_coef_ = rho[0] if self._single else rho
         return [found.scatter(samples.kept, samples.n_given) for found in solutions]

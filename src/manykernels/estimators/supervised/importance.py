@@ -39,7 +39,7 @@ dimensions", ICML 2018, for kinks and norms of groups.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,7 @@ from manykernels.estimators.supervised.leave_out import (
     leave_out_by_matrices,
     leave_out_by_rows,
     scores_by_matrix,
+    stack_features,
 )
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.cones import face
@@ -263,6 +264,7 @@ class FactorRows:
 
     def leave_out(self) -> LeftOut:
         """Leave every row out in turn."""
+        left: Iterable[tuple[Array, Array]]
         if (grams := self._matrices()) is not None:
             left = [leave_out_by_matrices(target, grams.__getitem__) for target in self.targets]
         elif self.stack is not None:
@@ -270,13 +272,21 @@ class FactorRows:
             factors = [np.asarray(operator.rows(np.arange(len(self.y)))) for operator in operators]
             left = [leave_out_by_rows(target, factors) for target in self.targets]
         else:
-            left = []
-            for target, pairs in zip(self.targets, self.factors, strict=True):
-                own, coefficients = [Z for Z, _ in pairs], [v for _, v in pairs]
-                # From matrices among the rows where coefficients are more than these.
-                many = sum(Z.shape[1] for Z in own) > RANK_PER_ROW * len(target.rho)
-                left.append(leave_out_by_rows(target, own) if many else leave_out_by_factors(target, own, coefficients))
+            left = self._leave_out_of_factors()
         return _join(left, self.losses, self.y, self.weight)
+
+    def _leave_out_of_factors(self) -> Iterator[tuple[Array, Array]]:
+        """Yield the scores and parts of every target, from its factors."""
+        stacked: dict[tuple[Any, ...], Array] = {}  # features of the last target, which others may share
+        for target, pairs in zip(self.targets, self.factors, strict=True):
+            own, coefficients = [Z for Z, _ in pairs], [v for _, v in pairs]
+            # From matrices among the rows where coefficients are more than these.
+            if sum(Z.shape[1] for Z in own) > RANK_PER_ROW * len(target.rho):
+                yield leave_out_by_rows(target, own)
+                continue
+            key = (*map(id, own), target.weights.tobytes())
+            stacked = stacked if key in stacked else {key: stack_features(target, own)}
+            yield leave_out_by_factors(target, stacked[key], coefficients)
 
 
 def _rows_once(stack: FactoredStack, kept: Array) -> Callable[[int, float], Array | None]:
@@ -410,11 +420,13 @@ def _negative_gradients(losses: Sequence[Any], y: Array, scores: Array, weight: 
     return -np.column_stack([weight * loss.derivative(*one) for loss, *one in columns])
 
 
-def _join(left: Sequence[tuple[Array, Array]], losses: Sequence[Any], y: Array, weight: Array) -> LeftOut:
-    scores, parts = zip(*left, strict=True)
-    if losses[0].couples_samples:  # the level belongs to the hazard, not to the scores
-        scores = tuple(own.sum(axis=0) for own in parts)
-    return LeftOut(np.column_stack(scores), np.stack(parts, axis=-1), tuple(losses), y, weight)
+def _join(left: Iterable[tuple[Array, Array]], losses: Sequence[Any], y: Array, weight: Array) -> LeftOut:
+    scores, parts = np.empty(y.shape), np.empty((0, *y.shape))
+    for k, (whole, each) in enumerate(left):  # parts of a target at a time: all of them are the largest array
+        parts = parts if len(parts) else np.empty((len(each), *y.shape))
+        # With Cox's loss, the level belongs to the hazard, not to the scores.
+        scores[:, k], parts[:, :, k] = each.sum(axis=0) if losses[0].couples_samples else whole, each
+    return LeftOut(scores, parts, tuple(losses), y, weight)
 
 
 # --- what a fitted model keeps of them --------------------------------------------------------------------------------
@@ -443,10 +455,9 @@ def keep_importance(model: BaseEstimator, fit: Fit, samples: Samples, losses: Se
     whole = losses[0].couples_samples or len(getattr(model, "support_", ())) == len(samples.weight)
     if kernels is None or (whole and keeps_rows(model, losses)) or expansion.bank.raw.of_pairs:
         return
-    known = (samples.y.copy(), samples.weight.copy())
     if not expansion.stores_samples:
         try:
-            rows = create_factor_rows(model, kernels, fit, *known)
+            rows = create_factor_rows(model, kernels, fit, samples.y, samples.weight)
         except UNKNOWN:
             return
         later, left = rows.nbytes <= MOST_BYTES, rows.leave_out
@@ -455,6 +466,7 @@ def keep_importance(model: BaseEstimator, fit: Fit, samples: Samples, losses: Se
         narrowed = expansion.bank.narrow(kernels)
         own, apart = numbers_of_rows(narrowed, MOST_BYTES), drop_questions(copy.copy(model))
         later, narrowed = own is not None, narrowed if own is None else own
+        known = (samples.y.copy(), samples.weight.copy())
         left = partial(leave_out_rows, apart, expansion.bank, narrowed, rho, losses, *known)
     answer = partial(_lost_by, expansion.bank, left)
     if later:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag, cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg.lapack import dpotri, dtrtri
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.objective.losses import Loss
@@ -21,8 +20,8 @@ EDGE = 1e-3  # of the dual box: what is nearer to an end than that is at the end
 LOOSE = 1e-4  # smallest curvature of the penalty along functions, in units of that across them
 LEVERAGE = 0.5  # W C of a row above which it decides more of its own score than all others: its weights stay
 FULL = 1e-6  # 1 - W C is no smaller: a row that alone decides its score says nothing without itself
+CHUNK = 512  # rows left out at a time: beside all features, two matrices of as many rows
 ALIKE = 1e-3  # smallest over largest root of the curvatures, down to which differences from 1 are accurate
-CHUNK = 512  # of these rows at a time: beside them, four matrices of as many rows and all active ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,41 +231,38 @@ def _explained(target: Target, whole: Array) -> tuple[Array, Array, Array]:
     return bent, solved, away
 
 
-def leave_out_by_factors(
-    target: Target, factors: Sequence[Array], coefficients: Sequence[Array]
-) -> tuple[Array, Array]:
-    """Return leave-one-out scores (n,) and parts (m, n), from the rows of the factors."""
-    return target.leave_out(partial(_covariances_of_factors, factors=factors, coefficients=coefficients))
+def stack_features(target: Target, factors: Sequence[Array]) -> Array:
+    """Return the rows of the factors times the roots of the weights, beside the constants, (n, R + g)."""
+    roots = np.repeat(np.sqrt(target.weights), [block.shape[1] for block in factors])
+    features = np.hstack([*factors, target.constants])
+    features[:, : len(roots)] *= roots
+    return features
 
 
-def _covariances_of_factors(
-    target: Target, factors: Sequence[Array], coefficients: Sequence[Array]
-) -> tuple[Array, Array]:
+def leave_out_by_factors(target: Target, features: Array, coefficients: Sequence[Array]) -> tuple[Array, Array]:
+    """Return leave-one-out scores (n,) and parts (m, n), from the features of `stack_features`."""
+    return target.leave_out(partial(_covariances_of_factors, features=features, coefficients=coefficients))
+
+
+def _covariances_of_factors(target: Target, features: Array, coefficients: Sequence[Array]) -> tuple[Array, Array]:
+    ends = np.cumsum([0] + [len(v) for v in coefficients])
     values, vectors = target.stiffness()
-    ends = np.cumsum([0] + [block.shape[1] for block in factors])
-    roots = np.repeat(np.sqrt(target.weights), np.diff(ends))
-    directions = block_diag(*[(v / (np.linalg.norm(v) or 1.0))[:, None] for v in coefficients])
-    directions = directions @ (vectors * np.sqrt(1.0 - values))
-    n_free = target.constants.shape[1]
-    precision = np.zeros((ends[-1] + n_free, ends[-1] + n_free))
-    precision[np.arange(ends[-1]), np.arange(ends[-1])] = 1.0
-    precision[: ends[-1], : ends[-1]] -= directions @ directions.T
-    chunk = 512  # of these rows at a time: beside them, four matrices of as many rows and all active ranks
-    chunks = [slice(at, at + chunk) for at in range(0, len(target.rho), chunk)]
-
-    def features_of(rows: slice) -> Array:
-        return np.hstack([np.hstack([block[rows] for block in factors]) * roots, target.constants[rows]])
-
+    precision = np.diag(np.repeat([1.0, 0.0], [ends[-1], features.shape[1] - ends[-1]]))
+    if (values < 1.0).any():
+        directions = block_diag(*[(v / (np.linalg.norm(v) or 1.0))[:, None] for v in coefficients])
+        directions = directions @ (vectors * np.sqrt(1.0 - values))
+        precision[: ends[-1], : ends[-1]] -= directions @ directions.T
+    chunks = [slice(at, at + CHUNK) for at in range(0, len(features), CHUNK)]
     for rows in chunks:
-        features = features_of(rows)
-        precision += features.T @ ((target.share * target.curvature[rows])[:, None] * features)
+        bent = np.sqrt(target.share * target.curvature[rows])[:, None] * features[rows]
+        precision += bent.T @ bent  # a transposed matrix times itself costs half of another product
     if not target.curvature.any():  # nothing tells the constants: they stay where they are
-        precision[ends[-1] :, ends[-1] :] = np.eye(n_free) / FULL
-    factor = cho_factor(precision, lower=True)
-    each, constant = np.zeros(target.values.shape), np.zeros(len(target.rho))
+        precision[ends[-1] :, ends[-1] :] = np.eye(len(precision) - ends[-1]) / FULL
+    lower = np.tril(dpotri(cholesky(precision, lower=True), lower=1)[0])
+    covariance = lower + np.tril(lower, -1).T  # of the coefficients of all features
+    blocks = np.zeros((len(ends), len(features)))
     for rows in chunks:
-        features = features_of(rows)
-        products = features * cho_solve(factor, features.T).T
-        each[:, rows] = [products[:, low:high].sum(axis=1) for low, high in pairwise(ends)]
-        constant[rows] = products[:, ends[-1] :].sum(axis=1)
-    return each, constant
+        solved = features[rows] @ covariance
+        for block, low, high in zip(blocks, ends, [*ends[1:], None], strict=True):
+            block[rows] = np.einsum("ij,ij->i", features[rows, low:high], solved[:, low:high])
+    return blocks[:-1], blocks[-1]

@@ -247,8 +247,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
     def _check_target(self, y: ArrayLike) -> Array:
         name = getattr(self.loss, "name", self.loss)
-        target = numeric_targets(y, loss=name)
-        return np.asfortranarray(target) if target.ndim == 2 else target  # problems read columns
+        return numeric_targets(y, loss=name)
 
     def _encoded(self, samples: Samples) -> Samples:
         levels = self._levels

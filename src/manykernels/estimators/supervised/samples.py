@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -350,7 +351,7 @@ def _numpy_labels(y: Any) -> Any:
 def numeric_targets(y: ArrayLike, *, advice: str = "use MKLClassifier", loss: object = "") -> Array:
     """Return regression targets as finite float64, (N,) or (N, K).
 
-    With the loss ``"squared"`` an array of many columns in single precision stays as it is.
+    Several columns are a copy; with the loss ``"squared"`` many columns in single precision stay so.
     """
     if issparse(y) and np.ndim(y) == 2 and np.shape(y)[1] > 1:
         y = cast("Any", y).toarray()
@@ -363,7 +364,7 @@ def numeric_targets(y: ArrayLike, *, advice: str = "use MKLClassifier", loss: ob
             y = np.asarray(y) if isinstance(y, (np.matrix, np.ma.MaskedArray)) else y
             kept = loss == "squared" and _n_columns(y) >= many_targets
             dtype = [np.float64, np.float32] if kept else np.float64
-            return check_array(y, dtype=dtype, ensure_2d=False, ensure_min_samples=1, input_name="y")
+            found = check_array(y, dtype=dtype, ensure_2d=False, ensure_min_samples=1, input_name="y")
         except OverflowError as error:
             raise InvalidInputError(f"y holds {BEYOND_FLOATS} ({error}).") from error
         except TypeError as error:
@@ -377,6 +378,20 @@ def numeric_targets(y: ArrayLike, *, advice: str = "use MKLClassifier", loss: ob
             if "could not convert" not in str(error):
                 raise
             raise InvalidInputError(f"y must hold numbers ({error}). To learn classes, {advice}.") from error
+    if found.ndim == 2:
+        found = np.array(found, order="F")  # problems read columns, and models keep them
+        release_pages(y)
+    return found
+
+
+def release_pages(values: object) -> None:
+    """Give back the memory of pages that were read from a read-only memory map.
+
+    The operating system reads them from the file again when they are needed.
+    """
+    source = getattr(values, "_mmap", None) if isinstance(values, np.memmap) and values.mode == "r" else None
+    if source is not None and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+        source.madvise(mmap.MADV_DONTNEED)
 
 
 NO_RATE = " A rate such as counts / exposure is not defined where the exposure is 0: leave these rows out."
