@@ -3,8 +3,9 @@
     python experiments/reproduction.py [--data DIR] [--output DIR]
 
 Each program writes a row a run, with revision, machine and seconds, and goes on where it stopped, so that the commands
-can be given again after an interruption. Runs of the current numeric revision that are kept beside the pages are taken
-over, so that another machine goes on where this one stopped. All runs take about 20 CPU hours. `make reproduction` runs
+can be given again after an interruption. Runs of the current numeric revision that are kept beside the pages, or in
+``unfinished`` as long as their tables are incomplete, are taken over, so that another machine goes on where this one
+stopped. All runs take about 20 CPU hours. `make reproduction` runs
 the commands, two at a time. A limit of 600 CPU seconds stands where a paper has none.
 """
 
@@ -14,13 +15,16 @@ import argparse
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from experiments.ledger import NUMERIC_REVISION, read
 
 FOLDER = Path(__file__).parent
-PAGES = FOLDER / "pages"
+PAGES, UNFINISHED = FOLDER / "pages", FOLDER / "unfinished"
 OPTIONS: dict[str, str] = {
     "beyond/run.py": "--repeats 10",
     "citi/run.py": "",
@@ -62,29 +66,37 @@ def commands(data: str, output: str) -> list[str]:
     return made
 
 
-def take_over(output: Path, pages: Path = PAGES) -> dict[str, int]:
+def take_over(output: Path, folders: Sequence[Path] = (UNFINISHED, PAGES)) -> dict[str, int]:
     """Copy the kept runs of the current numeric revision to where the programs go on; return their number by table.
+
+    Runs that ended at a time limit are left out: they are made again under the limit of the command.
 
     Parameters
     ----------
     output : Path
         Folder in which each program has one of its own. Run tables that are there already stay as they are.
-    pages : Path
-        Folder of the kept run tables.
+    folders : sequence of Path
+        Folders of kept run tables; the first that has runs of a table is taken.
     """
     taken = {}
     for program in OPTIONS:
         for name in sorted(set(re.findall(r"\w+_runs\.csv", (FOLDER / program).read_text()))):
-            kept, place = pages / name, output / program.removesuffix(".py") / name
-            if place.exists() or not kept.exists():
-                continue
-            runs = read(kept)
-            current = runs[runs["numeric"] == NUMERIC_REVISION]
-            if len(current):
+            place = output / program.removesuffix(".py") / name
+            found = [runs for folder in folders if len(runs := current_runs(folder / name))]
+            if found and not place.exists():
                 place.parent.mkdir(parents=True, exist_ok=True)
-                current.to_csv(place, index=False)
-                taken[name] = len(current)
+                found[0].to_csv(place, index=False)
+                taken[name] = len(found[0])
     return taken
+
+
+def current_runs(path: Path) -> pd.DataFrame:
+    """Return the runs of the current numeric revision that ended within their time limit, none without a file."""
+    if not path.exists():
+        return pd.DataFrame()
+    runs = read(path)
+    runs = runs[runs["numeric"] == NUMERIC_REVISION]
+    return runs[runs["status"] != "time_limit"] if "status" in runs else runs
 
 
 def main() -> None:

@@ -32,10 +32,13 @@ def test_each_program_has_data_and_a_folder_of_its_own() -> None:
 def test_kept_runs_of_the_current_revision_are_taken_over_once(tmp_path: Path) -> None:
     pages, output = tmp_path / "pages", tmp_path / "output"
     pages.mkdir()
-    runs = pd.DataFrame({"data": ["liver", "wpbc"], "cpu_s": [1.0, 2.0], "revision": ["e1", "12"]})
-    runs.assign(numeric=[NUMERIC_REVISION - 1, NUMERIC_REVISION]).to_csv(pages / "spicymkl_runs.csv", index=False)
+    runs = pd.DataFrame({"data": ["liver", "wpbc", "sonar"], "cpu_s": [1.0, 2.0, 20.0], "revision": ["e1", "12", "12"]})
+    runs["status"] = ["converged", "converged", "time_limit"]
+    runs.assign(numeric=[NUMERIC_REVISION - 1, NUMERIC_REVISION, NUMERIC_REVISION]).to_csv(
+        pages / "spicymkl_runs.csv", index=False
+    )
     runs.to_csv(pages / "beyond_runs.csv", index=False)  # of revision 1: no column for it
-    assert take_over(output, pages) == {"spicymkl_runs.csv": 1}
+    assert take_over(output, [tmp_path / "unfinished", pages]) == {"spicymkl_runs.csv": 1}
     taken = pd.read_csv(output / "spicymkl" / "table4" / "spicymkl_runs.csv", dtype={"revision": str})
     assert taken[["data", "revision"]].values.tolist() == [["wpbc", "12"]]
-    assert take_over(output, pages) == {}  # what a program has written since stays
+    assert take_over(output, [pages]) == {}  # what a program has written since stays
