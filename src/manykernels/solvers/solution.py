@@ -396,7 +396,7 @@ class Solution:
         >>> import numpy as np
         >>> from manykernels import solve
         >>> found = solve(np.eye(2)[None], np.array([1.0, 3.0]), loss="squared", penalty="l1", alpha=0.25)
-        >>> np.flatnonzero(found.scattered(np.array([0, 3]), 5).dual_coef)
+        >>> np.flatnonzero(found.scatter(np.array([0, 3]), 5).dual_coef)
         array([0, 3])
         """
         if len(kept) == n_samples:

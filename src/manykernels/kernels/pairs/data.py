@@ -38,7 +38,7 @@ class PairIndex:
     Examples
     --------
     >>> import numpy as np
-    >>> index = PairIndex.of([[0, 1], [1, 0]], (2, 2))
+    >>> index = PairIndex.create([[0, 1], [1, 0]], (2, 2))
     >>> index.scatter(np.array([5.0, 7.0])).tolist()
     [[0.0, 5.0], [7.0, 0.0]]
     """
