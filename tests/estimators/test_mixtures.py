@@ -33,7 +33,7 @@ from manykernels import (
     save_model,
     solve,
 )
-from manykernels.estimators.selection import averages
+from manykernels.estimators.selection import averages, choice
 from manykernels.estimators.selection.averages import AverageModels, center_kernel, fit_averages, largest_strengths
 from manykernels.estimators.selection.folds import OpenedKernels, empty_models, fit_starts, select_short_folds
 from manykernels.estimators.selection.mixtures import (
@@ -362,6 +362,56 @@ def test_a_walk_ends_where_less_is_left_to_gain_than_scores_can_tell(noise: floa
     # Half of what is left to gain is gained by every step, whose standard error is the noise.
     path = StrengthPath(Mixture(EVERY, np.ones(2), 1.0), Grid(25, 1e-3), (4,), 1).follow(tried)
     assert path.numbers[-1] == 6 if noise else path.numbers[-1] >= 24
+
+
+@pytest.mark.parametrize(
+    ("best", "numbers"), [(15, [12, 15, 18, 21]), (21, [18, 21, 24]), (40, [18, 21, 24]), (0, list(range(0, 22, 3)))]
+)
+def test_a_climb_tries_weaker_strengths_only_where_they_may_be_better(best: int, numbers: list[int]) -> None:
+    mixture, grid = Mixture(EVERY, np.ones(2), 1.0), Grid(25, 1e-3)
+
+    def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
+        for number in numbers:
+            yield number, [Candidate(mixture, grid.fraction(number), np.array([[-abs(number - best)]]), 1.0)]
+
+    assert StrengthPath(mixture, grid, (21,)).climb(try_at).numbers == numbers
+
+
+class KnownFolds(Rung):
+    """Folds with scores at the best strength, number 15, that are a unit higher than beside it, and what was asked."""
+
+    def try_strengths(self, family: Any, strengths: Sequence[float], among: slice = slice(None)) -> Any:
+        """Yield candidates, with a note of every strength and number of folds."""
+        for strength in strengths:
+            number, levels = Grid(25, 1e-3).nearest(strength), np.array([2.0, -1.0, 1.5])[among]
+            self.advance(f"{number} {len(levels)}")
+            yield [Candidate(family, strength, np.array([[level - abs(number - 15) / 3]]), 1.0) for level in levels]
+
+
+@pytest.mark.parametrize(
+    ("others", "wins", "last"),
+    [([0.0, 0.0, 0.0], True, "15 3"), ([1.0, 1.0, 1.0], False, "15 2"), ([0.0, 0.0, 5.0], False, "15 3")],
+)
+def test_what_is_tried_late_is_left_after_two_folds_or_three(others: list[float], wins: bool, last: str) -> None:
+    asked: list[str] = []
+    look = StrengthPath(Mixture(EVERY, np.ones(2), 1.0, 0.5), Grid(25, 1e-3), (18,))
+    assert KnownFolds([], 1, asked.append)._wins_late(look, np.array(others)[:, None]) is wins
+    assert asked[:4] == ["18 1", "15 1", "12 1", "15 2"]  # none weaker, and beyond the first fold the best alone
+    assert asked[-1] == last
+
+
+def test_models_of_all_classes_begin_from_one_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def counted(*given: Any) -> Any:
+        asked.append(given[-2:])
+        return fit_starts(*given)
+
+    monkeypatch.setattr(choice, "fit_starts", counted)
+    X = np.random.default_rng(0).normal(size=(90, 2))
+    model = MKLClassifierCV(penalty="ridge", cv=2).fit(X, np.digitize(X[:, 0], [-0.5, 0.5]))
+    assert len(model.solution_) == 3
+    assert len(asked) == 1
 
 
 def test_the_rule_of_one_standard_error_takes_the_simplest() -> None:

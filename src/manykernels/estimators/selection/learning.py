@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -127,6 +128,7 @@ class LearnsChoice(KeepsHeldOut):
         settings = self._resources.limits() | {"tol": self.tol, "random_state": self.random_state}
         mixtures = [own.family.select_target(k) for k, own in enumerate(mine)]
         problems = whole.problems
+        begin = cache(begin)  # of all targets at once
         models = [None if self.solver != AUTO or landmarks else begin(own.family, own.strength) for own in mine]
         starts = [None if own is None else own[k] for k, own in enumerate(models)]
         pairs, stack = zip(mixtures, starts, strict=True), whole.training.stack

@@ -140,23 +140,41 @@ class Rung:
         A mixture that selects is out if it is behind the best of the others for every score, both at the tops of
         parabolas through their strengths, by more than half a standard error of the difference over the first folds.
         Where there are fewer rows first, it is out if it is behind at all: all rows would tell no more of two that are
-        equal but for luck, and to be chosen it would have to be ahead: by as much, where all folds have all rows alone.
+        equal but for luck, and to be chosen it would have to be ahead: by as much, where it is `late`.
         Averages take one fit for all strengths.
         """
         if not rivals or self.folds[0].kernels.averages(path.mixture):
             return True
         best, n_first = best_scores(rivals), n_first_folds(len(self.folds))
         errors = HALF_ERROR if self.finest == 1 else 0.0
-        needed = -path.mixture.doubt if self.late else errors
         look = StrengthPath(path.mixture, path.grid, path.around, path.stride)
         with self.ending.record():
-            viable = _viable_beside(rivals, errors, slice(n_first))
-            look.follow(self._try_at(path.mixture, path.grid, slice(n_first)), finest=path.stride, viable=viable)
-            if self.ending.status is None and look.can_win(best[:n_first], needed):
+            if self.late:
+                wins = self._wins_late(look, best[:n_first])
+            else:
+                viable = _viable_beside(rivals, errors, slice(n_first))
+                look.follow(self._try_at(path.mixture, path.grid, slice(n_first)), finest=path.stride, viable=viable)
+                wins = look.can_win(best[:n_first], errors)
+            if self.ending.status is None and wins:
                 path.around = sorted(set(look.best().tolist()))
                 return True
         self.forget()
         return False
+
+    def _wins_late(self, look: StrengthPath, best: Array) -> bool:
+        """Return True if a mixture tried with all rows alone is ahead of the best scores of others, (n_folds, T).
+
+        Its best strength is that of the first fold: the rest are tried there alone, and one after the other, as long as
+        the mean is not behind. Fits that select take longest of all, the more so the weaker they are.
+        """
+        look.climb(self._try_at(look.mixture, look.grid, slice(1)))
+        others = best - look.rise()
+        for n in range(min(2, len(best)), len(best) + 1):
+            at_best = StrengthPath(look.mixture, look.grid)
+            at_best.try_all(sorted(set(look.best().tolist())), self._try_at(look.mixture, look.grid, slice(n)))
+            if not at_best.can_win(others[:n], 0.0 if n < len(best) else -look.mixture.doubt):
+                return False
+        return True
 
     def follow(self, path: StrengthPath, viable: Viability = always) -> StrengthPath:
         """Walk down a mixture within the time limit while viable, then release the folds."""

@@ -361,18 +361,26 @@ class StrengthPath:
         """
         stride, behind = self.stride, 1 if self.around else BEHIND
         if self.around:
-            self._try(self._neighbors(self.around, stride), try_at)
+            self.try_all(self._neighbors(self.around, stride), try_at)
             while (first := self.numbers[0]) > 0 and (self.promising() & (self.best() == first)).any() and viable(self):
-                self._try([max(first - stride, 0)], try_at)
+                self.try_all([max(first - stride, 0)], try_at)
         else:
-            self._try(range(0, min(BEHIND * stride + 1, self.grid.n_first), stride), try_at)
+            self.try_all(range(0, min(BEHIND * stride + 1, self.grid.n_first), stride), try_at)
         while (last := self.numbers[-1]) < self.grid.last and self._goes_on(behind, stride) and viable(self):
             # A walk with all rows begins beside the best strength, which must have a neighbor inside the grid.
             n_steps = behind if self.grid.extends else 1
             steps = {min(last + stride * (number + 1), self.grid.last) for number in range(n_steps)}
-            self._try(sorted(steps), try_at)
+            self.try_all(sorted(steps), try_at)
         if stride > finest and viable(self):
-            self._try(self._untried(self.best().tolist(), 1), try_at)
+            self.try_all(self._untried(self.best().tolist(), 1), try_at)
+        return self
+
+    def climb(self, try_at: TryAt) -> StrengthPath:
+        """Try strengths one at a time from the expected one, stronger ones first, as long as a score still rises."""
+        self.try_all([self.around[len(self.around) // 2]], try_at)
+        for step, end in ((-self.stride, 0), (self.stride, -1)):
+            while (last := self.numbers[end]) in self.best() and 0 <= last + step < self.grid.n_first:
+                self.try_all([last + step], try_at)
         return self
 
     def _untried(self, numbers: Iterable[int], step: int) -> list[int]:
@@ -418,7 +426,8 @@ class StrengthPath:
         rise = self.rise(beyond=beyond)
         return bool(np.isinf(rise).any() or ahead(self.top_scores() + rise, best, -lenience, at_least=True).any())
 
-    def _try(self, numbers: Iterable[int], try_at: TryAt) -> None:
+    def try_all(self, numbers: Iterable[int], try_at: TryAt) -> None:
+        """Try strengths by number."""
         for number, trials in try_at(list(numbers)):
             self.trials[number] = trials
 
