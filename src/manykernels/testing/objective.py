@@ -19,7 +19,7 @@ def _close(actual: Any, expected: Any, tolerance: float) -> None:
 
 
 def valid_targets(loss: Loss, rng: np.random.Generator, size: int) -> Array:
-    """Return targets that the loss accepts, (size,), from the support that it declares."""
+    """Return targets (size,) in the support of the loss."""
     if loss.task != "regression":
         return np.where(np.arange(size) % 2, 1.0, -1.0)
     if loss.support == "real":
@@ -28,11 +28,11 @@ def valid_targets(loss: Loss, rng: np.random.Generator, size: int) -> Array:
 
 
 class LossContract:
-    """Laws that every loss obeys; inherit it and supply a fixture ``loss``.
+    """Laws of every loss; inherit the class and supply a fixture ``loss``.
 
     Examples
     --------
-    A test module for a loss of your own::
+    A test module for a new loss::
 
         class TestMyLoss(LossContract):
             @pytest.fixture
@@ -52,13 +52,13 @@ class LossContract:
         return y, z, r
 
     def test_targets_outside_the_support_are_refused(self, loss: Loss) -> None:
-        """Check that a loss of positive or non-negative targets refuses those not, and says so."""
+        """Check that a loss of positive or non-negative targets rejects negative targets, with a message."""
         worst = {"real": np.nan, "non-negative": -0.5, "positive": 0.0}[loss.support]
         with pytest.raises(InvalidInputError, match=r"-0\.5|0\.0|nan|NaN"):
             loss.check_target([1.0, 2.0 if loss.task == "regression" else -1.0, worst])
 
     def test_mean_of_scores(self, loss: Loss) -> None:
-        """Check that predictions rise with scores, and that the best constant of a single target predicts it."""
+        """Check that predictions rise with scores, and the best constant of a single target predicts the target."""
         y, z, _ = self.samples(loss)
         assert np.all(np.diff(loss.mean(np.sort(z))) >= 0)
         if loss.task == "regression":
@@ -94,7 +94,7 @@ class LossContract:
         _close(loss.conjugate(y, r), [supremum(i) for i in range(len(y))], 1e-6)
 
     def test_conjugate_is_infinite_outside_the_box(self, loss: Loss) -> None:
-        """Check the ends of the box: finite on them and one ulp beyond, infinite further out."""
+        """Check the ends of the box: finite on both and 1 ulp beyond, infinite further out."""
         y, _, _ = self.samples(loss)
         for end, side in zip(loss.dual_bounds(y), (-1.0, 1.0), strict=True):
             kept = np.isfinite(end)
@@ -131,7 +131,7 @@ class LossContract:
         _close(scores[curved], z[curved], 1e-9)
 
     def test_declared_data(self, loss: Loss) -> None:
-        """Check the data that solvers read: form of the conjugate, kink, curvature, barrier, bound, linear dual."""
+        """Check the declared properties: form of the conjugate, kink, curvature, barrier, bound, linear dual."""
         y, z, r = self.samples(loss)
         lo, hi = loss.dual_bounds(y)
         if loss.conjugate_form == "quadratic":
@@ -148,7 +148,7 @@ class LossContract:
         assert loss.linear_dual == bool(quadratic and np.isinf(lo).all() and np.isinf(hi).all())
 
     def test_kinks_of_the_conjugate_are_declared(self, loss: Loss) -> None:
-        """Check that the conjugate without ``kink |r|`` has no jump in the slope, unless the form says so."""
+        """Check that the conjugate without ``kink |r|`` has no jump in the slope, unless declared by the form."""
         y, _, r = self.samples(loss)
         slopes = np.array([loss.conjugate_derivative(y, t) - loss.kink * np.sign(t) for t in (-1e-9 * r, 1e-9 * r)])
         inside = np.all(
@@ -157,7 +157,7 @@ class LossContract:
         assert loss.conjugate_form == "kinked" or np.all(np.abs(slopes[1] - slopes[0])[inside] <= 1e-6)
 
     def test_dual_interval(self, loss: Loss) -> None:
-        """Check that dual variables of scores are inside their interval, in the box, and decrease with the score."""
+        """Check that dual variables of scores are inside the interval, in the box, and decrease with the score."""
         y, z, r = self.samples(loss)
         lo, hi = loss.dual_interval(y, z)
         box_lo, box_hi = loss.dual_bounds(y)
@@ -168,7 +168,7 @@ class LossContract:
         assert np.all(loss.dual_distance(y, z, r) >= 0)
 
     def test_best_intercept_minimizes(self, loss: Loss) -> None:
-        """Check that no other intercept, near or far, has a smaller loss, for scores of any scale."""
+        """Check that no intercept, near or far, has a smaller loss, for scores of any scale."""
         y, z, _ = self.samples(loss)
         weight = np.random.default_rng(1).uniform(0.1, 3.0, len(y))
         for scale in (0.0, 1e-6, 1.0, 1e3, 1e8):
@@ -220,7 +220,7 @@ def _gradient(regularizer: Regularizer, t: Array) -> Array:
 
 
 def _can(regularizer: Regularizer, name: str) -> bool:
-    """Whether the regularizer says that it has a capability."""
+    """Return whether the regularizer declares a capability."""
     return Capability[name] in regularizer.capabilities
 
 
@@ -230,13 +230,13 @@ def _first(regularizer: Regularizer, vector: Array) -> Regularizer:
 
 
 class RegularizerContract:
-    """Laws that every regularizer obeys; inherit it and supply a fixture ``regularizer``.
+    """Laws of every regularizer; inherit the class and supply a fixture ``regularizer``.
 
-    One with coefficients of every kernel needs at least seven kernels, of which the laws `take` fewer.
+    A regularizer with coefficients per kernel needs at least seven kernels; some laws `take` fewer.
 
     Examples
     --------
-    A test module for a regularizer of your own::
+    A test module for a new regularizer::
 
         class TestMyRegularizer(RegularizerContract):
             @pytest.fixture
@@ -324,7 +324,7 @@ class RegularizerContract:
         assert np.all(np.abs(x - best) <= 0.1)
 
     def test_prox_without_step(self, regularizer: Regularizer) -> None:
-        """Check that a vanishing step changes nothing and returns a new array."""
+        """Check a vanishing step: no change, and a new array."""
         t = np.array([0.5, 0.0, 2.0])
         x = _first(regularizer, t).prox(t, 0.0)
         _close(x, t, 1e-15)
@@ -344,7 +344,7 @@ class RegularizerContract:
         assert regularizer.conjugate(np.zeros(7)) == 0
 
     def test_dual_scale_is_feasible_and_largest(self, regularizer: Regularizer) -> None:
-        """Check that the scaled point is feasible to the last bit, and that nothing larger is."""
+        """Check that the scaled point is feasible to the last bit, and no larger point is."""
         rng = np.random.default_rng(2)
         regularizer = regularizer.take(np.arange(4))
         for _ in range(200):
@@ -355,7 +355,7 @@ class RegularizerContract:
             assert c == 1 or np.isinf(regularizer.conjugate(c * (1 + 1e-9) * u))
 
     def test_strength_max(self, regularizer: Regularizer) -> None:
-        """Check that the zero model is optimal above it and is not below: the conjugate vanishes, or does not."""
+        """Check that the zero model is optimal exactly above the strength, where the conjugate vanishes."""
         u = np.array([0.2, 0.9, 0.4])
         regularizer = _first(regularizer, u)
         largest = regularizer.strength_max(u)
@@ -367,7 +367,7 @@ class RegularizerContract:
             assert replace(regularizer, strength=largest * (1 - 1e-6)).conjugate(u) > 0
 
     def test_inactive_below(self, regularizer: Regularizer) -> None:
-        """Check that a kernel below the threshold adds nothing to the conjugate, and above it in sums over kernels."""
+        """Check that a kernel adds to the conjugate exactly above the threshold, in sums over kernels."""
         regularizer = regularizer.take(np.arange(7))
         thresholds = np.broadcast_to(regularizer.inactive_below, 7)
         for m, threshold in enumerate(thresholds):
@@ -378,7 +378,7 @@ class RegularizerContract:
         assert not regularizer.dual_constraint or thresholds.max() > 0
 
     def test_separable(self, regularizer: Regularizer) -> None:
-        """Check that the penalty is a sum over kernels exactly if it says so."""
+        """Check that the penalty is a sum over kernels exactly if declared."""
         a, b = np.array([1.0, 0.4]), np.array([0.7])
         whole = regularizer.take(np.arange(3)).value(np.concatenate([a, b]))
         parts = regularizer.take(np.arange(2)).value(a) + regularizer.take(np.array([2])).value(b)
@@ -403,7 +403,7 @@ class RegularizerContract:
     # --- what more solvers ask for ----------------------------------------------------------------------------------
 
     def positive(self, regularizer: Regularizer, capability: str) -> list[Array]:
-        """Return the vectors without zeros, none if the regularizer does not say that it has the capability."""
+        """Return the vectors without zeros, none without the capability."""
         return [vector for vector in self.norms() if vector.min() > 1e-7 and _can(regularizer, capability)]
 
     def test_weights_from_norms(self, regularizer: Regularizer) -> None:
@@ -412,7 +412,7 @@ class RegularizerContract:
             _close(_first(regularizer, t).weights_from_norms(t) * _gradient(_first(regularizer, t), t) / t, 1.0, 1e-7)
 
     def test_on_boundary(self, regularizer: Regularizer) -> None:
-        """Check that multiples of the best weights of a set are scaled to them; no other weights change."""
+        """Check that multiples of the best weights of a set are scaled back; all further weights stay."""
         for t in self.positive(regularizer, "WEIGHTS_FROM_NORMS"):
             one = _first(regularizer, t)
             best = one.weights_from_norms(t)
@@ -429,14 +429,14 @@ class RegularizerContract:
             _close(np.diag(one.hessian(t)), one.second_derivative(t), 1e-12)
 
     def test_conjugate_derivative(self, regularizer: Regularizer) -> None:
-        """Check that it turns the slopes of the penalty back into block norms."""
+        """Check that the inverse maps slopes of the penalty to block norms."""
         for t in self.positive(regularizer, "SMOOTH_CONJUGATE"):
             one = _first(regularizer, t)
             slopes = one.derivative(t) if _can(one, "CURVATURE") else _gradient(one, t)
             _close(one.conjugate_derivative(slopes) / t, 1.0, 1e-7)
 
     def test_norm_bound(self, regularizer: Regularizer) -> None:
-        """Check that the slopes of the penalty reach the bound of their weight, and the derivative of the bound."""
+        """Check that the slopes of the penalty reach the bound by weight, and the derivative of the bound."""
         for t in () if regularizer.weight_set else self.positive(regularizer, "MULTIPLIERS"):
             one = _first(regularizer, t)
             u = _gradient(one, t)
@@ -452,7 +452,7 @@ class RegularizerContract:
             _close(part.norm_bound(d)[1] * step / u[free] ** 2, rise / u[free] ** 2, 1e-9)
 
     def test_weight_limit(self, regularizer: Regularizer) -> None:
-        """Check that best weights reach the limit of their set, with slopes in proportion to squared dual norms."""
+        """Check that best weights reach the limit of the set, with slopes in proportion to squared dual norms."""
         for t in self.positive(regularizer, "MULTIPLIERS") if regularizer.weight_set else ():
             one = _first(regularizer, t)
             d, u = one.weights_from_norms(t), _gradient(one, t)
@@ -467,7 +467,7 @@ class RegularizerContract:
             _close(bends / slopes, rise / slopes, 1e-6)
 
     def test_curve(self, regularizer: Regularizer) -> None:
-        """Check the coefficients that a regularizer declares against the value."""
+        """Check the declared coefficients against the value."""
         for t in (vector for vector in self.norms() if vector.size == 7):
             one, value = _first(regularizer, t), _first(regularizer, t).value(t)
             if (curve := one.curve) is not None:

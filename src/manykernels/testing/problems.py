@@ -1,4 +1,4 @@
-"""Small nasty problems with every loss, regularizer, intercept and weighting, the same ones for a given seed."""
+"""Small difficult problems with every loss, regularizer, intercept and weighting, reproducible by seed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ _LOG_LINK: dict[str, Callable[[np.random.Generator, Floats], Floats]] = {
 
 @dataclass(frozen=True, eq=False)
 class SmallProblem:
-    """One problem as plain arrays, read-only, without any class of the library."""
+    """A problem as plain read-only arrays, without any class of the library."""
 
     kernels: Floats  # Gram matrices (M, N, N), float64
     y: Floats  # (N,) or (N, T), -1 or +1 for classification losses; several share the kernel weights (`with_targets`)
@@ -56,9 +56,9 @@ def random_problem(
 ) -> SmallProblem:
     """Draw a problem of at most 40 samples and 12 kernels; equal seeds give equal problems.
 
-    The kernels mix correlated Gaussians, rank-one, low-rank linear, duplicated, zero and badly scaled ones (factors
-    1e-4 to 1e4); classes may be imbalanced and labels are noisy. Strengths run from about the one that gives the zero
-    model down to a thousandth of it. Losses are one of ``LOSSES``, or ``"quantile"``, ``"poisson"`` or ``"gamma"``,
+    The kernels mix correlated Gaussians, rank-one, low-rank linear, duplicated, zero and badly scaled kernels (factors
+    1e-4 to 1e4); classes may be imbalanced and labels are noisy. Strengths run from about the strength of the zero
+    model down to a thousandth. Losses are in ``LOSSES``, or ``"quantile"``, ``"poisson"`` or ``"gamma"``,
     regularizers of ``REGULARIZERS``, or ``"lp_ball"``, ``"elasticnet_ball"`` or ``"group_elasticnet"``.
 
     Examples
@@ -108,10 +108,10 @@ def small_problems(n: int = 200, *, regularizers: Sequence[str] = REGULARIZERS) 
 
 
 def with_targets(small: SmallProblem, n_targets: int) -> SmallProblem:
-    """Return the problem with targets (N, T), or classes, in place of one, which share the kernel weights.
+    """Return the problem with targets (N, T), or classes, with shared kernel weights.
 
-    The first one stays, the rest are those of other samples. The logistic loss takes classes, +1 in the column of every
-    sample's and -1 elsewhere.
+    The first target stays, further targets are permuted. The logistic loss takes classes: +1 in the column of the class
+    of a sample, -1 elsewhere.
 
     Examples
     --------
@@ -218,11 +218,10 @@ def _draw_regularizer_params(rng: np.random.Generator, regularizer: str) -> dict
 
 
 def strength_of_zero_model(problem: SmallProblem) -> float | None:
-    """Return the strength from which on the zero model is optimal, or None where no strength does that.
+    """Return the smallest strength with an optimal zero model, or None.
 
-    For the block 1-norm and the elastic net that is ``max_m u_m / l1_ratio`` at the dual point of the best constant
-    model. Where that point is not unique (a bend of the loss at the constant) it is the strength of one of them, an
-    upper bound.
+    For the block 1-norm and the elastic net: ``max_m u_m / l1_ratio`` at the dual point of the best constant
+    model. Where the point is not unique (a bend of the loss at the constant) the value is an upper bound.
 
     Examples
     --------

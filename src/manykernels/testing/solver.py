@@ -68,7 +68,7 @@ def certificate_in_numpy(problem: SmallProblem, rho: Floats, d: Floats, b: float
 
 @dataclass(frozen=True)
 class NumpyModel:
-    """Scores (N,) or (N, T) with the intercept, norms ``||f_m||`` (M,), and dual coefficients that shall prove it."""
+    """Scores (N,) or (N, T) with the intercept, norms ``||f_m||`` (M,), and dual coefficients as a proof."""
 
     scores: Floats
     norms: Floats
@@ -150,7 +150,7 @@ def dual_value(problem: SmallProblem, rho: Floats) -> float:
 
 
 def build_problem(small: SmallProblem, stack: GramStack | None = None) -> Problem:
-    """Return a small problem as the library poses it, on the matrices or on a stack that holds the kernels otherwise.
+    """Return a small problem in the form of the library, on the matrices or on another stack of the kernels.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def build_problem(small: SmallProblem, stack: GramStack | None = None) -> Proble
 
 
 def check_certificate(small: SmallProblem, solution: Solution, tolerance: float = 1e-9) -> None:
-    """Assert that the reported certificate is the one of the returned model, recomputed in plain NumPy.
+    """Assert that the reported certificate equals the certificate of the returned model in plain NumPy.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def _check_told(solution: Solution, found: NumpyCertificate, tolerance: float) -
 
 
 def check_weight_set(small: SmallProblem, model: NumpyModel, weights: Floats, dual: float) -> None:
-    """Assert that the kernel weights of a model are on the boundary of their set, and the objective above a bound.
+    """Assert that the kernel weights of a model are on the boundary of the set, and the objective above a bound.
 
     The objective is that of papers, with ``(lam / 2) sum_m t_m^2 / theta_m`` at exactly the weights.
 
@@ -239,7 +239,7 @@ def _equal(actual: object, expected: object, what: str) -> None:
 
 @cache
 def _cases(pose: Pose, n_targets: int | None, penalties: Sequence[str] = REGULARIZERS) -> tuple[SmallProblem, ...]:
-    """Return the problems that can be posed: no solver of several targets takes every loss."""
+    """Return the possible problems: no solver of several targets takes every loss."""
     cases = []
     for small in small_problems(_SET_CASES if penalties == _SETS else _CASES, regularizers=penalties):
         small = small if n_targets is None else with_targets(small, n_targets)
@@ -266,31 +266,31 @@ _strictly_once = cache(_strictly)
 
 @cache
 def _longest(solver: Solver, pose: Pose, n_targets: int | None) -> tuple[SmallProblem, Solution]:
-    """Return the longest of ten runs; five laws need it, and equal runs give equal bits."""
+    """Return the longest of ten runs; five laws need the run, and equal runs give equal bits."""
     accepted = _accepted(type(solver), pose, n_targets)[:10]
     return max(((small, _strictly_once(solver, pose, small)) for small in accepted), key=lambda run: run[1].n_iter)
 
 
 class SolverContract:
-    """Laws that every solver obeys on the problems it accepts; inherit it and name the class.
+    """Laws that every solver obeys on accepted problems; inherit the class and set ``solver_class``.
 
     Attributes
     ----------
     solver_class : type
         The solver under test.
     tol : float
-        Relative duality gap asked for, unless the solver declares a larger one as attainable.
+        Relative duality gap asked for, unless the solver declares a larger attainable gap.
     n_targets : int or None
-        Of problems whose targets share kernel weights; None for a single target, y of shape (N,).
+        Number of targets with shared kernel weights; None for a single target, y of shape (N,).
     every : int
-        Of the problems of laws that compare runs, one in so many is solved; convergence is asked of all.
+        Laws comparing runs solve every ``every``-th problem; all problems must converge.
     exact_dual : bool
-        Whether the dual value is that of the dual coefficients; False where their norms are known by bounds, so it may
-        be less.
+        Whether the dual value is exact at the dual coefficients; False where norms are bounds, so the value may be
+        lower.
 
     Examples
     --------
-    A test module for a solver of your own::
+    A test module for a new solver::
 
         class TestMySolver(SolverContract):
             solver_class = MySolver
@@ -304,12 +304,12 @@ class SolverContract:
 
     @staticmethod
     def pose(small: SmallProblem) -> Problem:
-        """Return a small problem as one of the library, on the matrices; override it for kernels held otherwise."""
+        """Return a small problem in the form of the library, on the matrices; override for other stacks of kernels."""
         return build_problem(small)
 
     @property
     def goal(self) -> float:
-        """Relative duality gap asked for: ``tol``, or what the solver declares to attain."""
+        """Required relative duality gap: ``tol``, or the attainable gap of the solver if larger."""
         return max(self.tol, self.solver_class.attainable_gap)
 
     def make_solver(self, **parameters: Any) -> Solver:
@@ -317,15 +317,15 @@ class SolverContract:
         return self.solver_class(**{"tol": self.goal, **parameters})
 
     def accepted(self) -> tuple[SmallProblem, ...]:
-        """Return the problems of the contract that the solver declares to accept; there must be some."""
+        """Return the accepted problems of the contract, at least 1."""
         found = _accepted(self.solver_class, type(self).pose, self.n_targets)
         assert found, f"{self.solver_class.__name__} accepts none of the {_CASES} problems"
         return found
 
     def solve(self, small: SmallProblem) -> Solution:
-        """Return the solution of ``small`` at the tolerance of the contract; anything short of it is an error.
+        """Return the solution of ``small`` at the tolerance of the contract; other statuses are errors.
 
-        Problems of the contract itself are solved once: several laws compare with them.
+        Problems of the contract itself are solved once, for several laws.
         """
         solve = _strictly_once if small in _cases(type(self).pose, self.n_targets) else _strictly
         return solve(self.make_solver(), type(self).pose, small)
@@ -336,23 +336,23 @@ class SolverContract:
             return solver.solve(self.pose(small), warm_start)
 
     def longest(self) -> tuple[SmallProblem, Solution]:
-        """Return the accepted problem that takes most iterations, with the solution."""
+        """Return the accepted problem with the most iterations, and the solution."""
         return _longest(self.make_solver(), type(self).pose, self.n_targets)
 
     def model(self, small: SmallProblem, solution: Solution) -> NumpyModel:
-        """Return what the solution says of ``small``: scores, norms of the functions, dual coefficients.
+        """Return the model of ``small``: scores, norms of the functions, dual coefficients.
 
-        Override it where functions are no weighted sums of kernel columns; of them the weights tell the size alone.
+        Override where functions are no weighted sums of kernel columns; the weights then give sizes only.
         """
         return model_of(small, solution.dual_coef, solution.kernel_weights, solution.intercept)
 
     def check_certificate(self, small: SmallProblem, solution: Solution) -> None:
-        """Assert that the reported certificate is the one of the returned model, recomputed in plain NumPy."""
+        """Assert that the reported certificate equals the certificate of the returned model in plain NumPy."""
         dual = None if self.exact_dual else solution.certificate.dual
         _check_told(solution, _certificate_of(small, self.model(small, solution), dual), 1e-9)
 
     def check_optimal(self, small: SmallProblem, model: NumpyModel, norms: Array) -> None:
-        """Assert that the model, the functions having the norms, is optimal for ``small`` as NumPy sees it."""
+        """Assert that the model with functions of the given norms is optimal for ``small``, computed by NumPy."""
         found = _certificate_of(small, replace(model, norms=norms))
         assert found.relative_gap <= 2 * self.goal, f"{small.description}: gap {found.relative_gap:.2e}"
 
@@ -370,7 +370,7 @@ class SolverContract:
             self.check_certificate(small, solution)
 
     def test_history_and_costs_tell_the_run(self) -> None:
-        """Check that the history ends at the reported certificate and that costs are counted upward."""
+        """Check that the history ends at the reported certificate and costs increase."""
         small, solution = self.longest()
         table = solution.frame()
         _equal(len(table), len(solution.history), "rows of the history")
@@ -382,7 +382,7 @@ class SolverContract:
         _equal(solution.solver, self.solver_class.name, "solver named by the solution")
 
     def test_permuted_kernels_give_permuted_weights(self) -> None:
-        """Check that weights follow their kernels: put back in order, they are optimal for the original problem."""
+        """Check that weights follow kernels: back in order, weights are optimal for the original problem."""
         for small in self.accepted()[:: 3 * self.every]:
             order = np.random.default_rng(0).permutation(len(small.kernels))
             permuted = replace(small, kernels=small.kernels[order], kernel_penalties=small.penalties[order])
@@ -390,7 +390,7 @@ class SolverContract:
             self.check_optimal(small, model, model.norms[np.argsort(order)])
 
     def test_kernels_in_other_units_give_the_same_model(self) -> None:
-        """Check ``c_m K_m`` with penalties ``sqrt(c_m) w_m``: the model is the same, the norms divided by sqrt(c)."""
+        """Check ``c_m K_m`` with penalties ``sqrt(c_m) w_m``: the model stays, the norms divided by sqrt(c)."""
         for small in self.accepted()[1 :: 3 * self.every] or self.accepted():
             units = 10 ** np.random.default_rng(1).uniform(-2, 2, len(small.kernels))
             scaled = replace(
@@ -424,7 +424,7 @@ class SolverContract:
             np.testing.assert_allclose(primals[0], primals[1], rtol=2 * self.goal, err_msg=small.description)
 
     def test_arguments_are_not_modified(self) -> None:
-        """Check writable arrays bit by bit after solving; the other laws pass read-only ones."""
+        """Check writable arrays bit by bit after solving; all further laws pass read-only arrays."""
         for small in self.accepted()[:6]:
             names = ("kernels", "y", "sample_weight", "kernel_penalties")
             given = {name: getattr(small, name) for name in names}
@@ -458,7 +458,7 @@ class SolverContract:
         raise AssertionError(f"{type(solver).__name__} let its tol be changed")
 
     def test_solver_and_solution_survive_pickling(self) -> None:
-        """Check that both come back equal."""
+        """Check a round trip of both."""
         solver, solution = self.make_solver(max_iter=77), self.solve(self.accepted()[0])
         _equal(pickle.loads(pickle.dumps(solver)), solver, "solver after pickling")
         back = pickle.loads(pickle.dumps(solution))
@@ -470,7 +470,7 @@ class SolverContract:
         _equal(back.certificate.primal, solution.certificate.primal, "primal after pickling")
 
     def test_kernel_weights_are_on_the_boundary_of_their_set(self) -> None:
-        """Check that they are, also far from the optimum, and that no objective of papers is below the lower bound."""
+        """Check that weights are on the boundary, also far from the optimum, and objectives above a bound."""
         for small in _cases(type(self).pose, self.n_targets, _SETS)[:: self.every]:
             if self.solver_class.refusals(self.pose(small)):
                 continue
@@ -480,7 +480,7 @@ class SolverContract:
                 check_weight_set(small, model, solution.kernel_weights, solution.certificate.dual)
 
     def test_an_iteration_limit_is_reported_with_the_gap(self) -> None:
-        """Check that one iteration ends as max_iter with one warning, or honestly converged without."""
+        """Check that 1 iteration ends as max_iter with 1 warning, or converged without a warning."""
         for small in self.accepted()[:: 2 * self.every]:
             with _gathered() as caught:
                 solution = self.make_solver(max_iter=1).solve(self.pose(small))
@@ -492,7 +492,7 @@ class SolverContract:
                 self._check_warning(solution, caught, Status.MAX_ITER)
 
     def test_a_time_limit_is_kept(self) -> None:
-        """Check that no time at all still gives a certified model."""
+        """Check for a certified model after a time limit of zero."""
         small, _ = self.longest()
         with _gathered() as caught:
             solution = self.make_solver(time_limit=1e-9).solve(self.pose(small))
@@ -521,7 +521,7 @@ class SolverContract:
         _equal(solution.certificate.primal, min(record.primal for record in calls), "primal value")
 
     def test_a_warm_start_from_the_solution_saves_iterations(self) -> None:
-        """Check that a solved problem is recognized, and that a near solution takes no longer than none."""
+        """Check that a warm start from the solution takes fewer iterations and converges."""
         small, cold = self.longest()
         warm = self.make_solver().solve(self.pose(small), warm_start=cold)
         assert warm.n_iter < cold.n_iter, f"{warm.n_iter} iterations warm, {cold.n_iter} cold"
@@ -529,10 +529,9 @@ class SolverContract:
         self.check_certificate(small, warm)
 
     def test_the_model_is_zero_at_the_strength_of_the_zero_model(self) -> None:
-        """Check exact zeros just above the strength at which nothing is selected, and none of that below it.
+        """Check exact zeros just above the strength of the empty model, and a selection just below.
 
-        Below it every solver is asked for the tolerance of the contract, whatever it promises: the zero model is still
-        good enough for a large gap.
+        Below, every solver runs at the tolerance of the contract: for a larger gap the zero model would suffice.
         """
         for small in self.accepted()[1 :: 2 * self.every] or self.accepted():
             top = strength_of_zero_model(small)
@@ -566,7 +565,7 @@ class SolverContract:
 
 
 def _stop_at(count: int, calls: list[Any], *, interrupt: bool = False) -> Callable[[Any], bool]:
-    """Return a callback that records the calls and ends the run at the given one."""
+    """Return a callback that records the calls and ends the run at call ``count``."""
 
     def callback(record: object) -> bool:
         calls.append(record)
