@@ -249,11 +249,15 @@ class FitOptions(LearningOptions):
     ] = False
 
 
-def run_fit(options: FitOptions, outcome: Outcome) -> None:
-    """Fit a model to a table, score it on held-out rows, and save it."""
+def _check_output(options: FitOptions) -> None:
     if options.output.is_dir() or (options.output.exists() and not zipfile.is_zipfile(options.output)):
         raise InvalidInputError(f"--output: {str(options.output)!r} exists and is not a model file; use another name.")
     check_new(options.output, "--output", options.force, options.files)
+
+
+def run_fit(options: FitOptions, outcome: Outcome) -> None:
+    """Fit a model to a table, score it on held-out rows, and save it."""
+    _check_output(options)
     check_parameters(options.explicit_settings)
     samples, bank = read_task(options, outcome)
     train, test = hold_out(samples, options.test_size, options.seed)

@@ -98,11 +98,7 @@ def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
         outcome.note(f"No scores: {doubt} {WAY_OUT}")
     known = None if apart or doubt else _scores(model, features, frame, targets, metadata.get("strata_levels"))
     table = pd.concat([frame[copied], predictions], axis=1)
-    if options.output is not None:
-        tables.write_table(table, options.output)
-        outcome.show(f"{len(table)} predictions written to {options.output}")
-    elif not outcome.as_json:
-        console.write_data(render_csv(table))
+    _write_predictions(table, options, outcome)
     _print_scores(targets, apart or ({"": known} if known else {}))
     outcome.result = {
         "model": options.model,
@@ -113,6 +109,14 @@ def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
         "fitted_scores": apart.get(FITTED),
         "output": options.output,
     }
+
+
+def _write_predictions(table: pd.DataFrame, options: PredictOptions, outcome: console.Outcome) -> None:
+    if options.output is not None:
+        tables.write_table(table, options.output)
+        outcome.show(f"{len(table)} predictions written to {options.output}")
+    elif not outcome.as_json:
+        console.write_data(render_csv(table))
 
 
 def _predict_chunks(

@@ -472,7 +472,8 @@ class GramStack(ABC):
         """
         if self._unproven is None:
             return False
-        left = self._unproven.select_unproven(check_indices(kernels, self.n_kernels, "kernels"))
+        left = check_indices(kernels, self.n_kernels, "kernels")
+        left = left[self._unproven.mask[left]]
         left = left[~np.isin(left, list(self._replaced))] if self._replaced else left
         if not left.size:
             return False

@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 from manykernels.grams.base import GramStack, GramView, mirror_upper, pack_rows, triangle_starts
 from manykernels.grams.gaussian_loops import gaussian_quad, gaussian_sum, gaussian_tile, gaussian_triangles
 from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelOfFeatures, KernelSpec, Linear, PreparedRows
-from manykernels.kernels.bank.contract import Group, Side
+from manykernels.kernels.bank.contract import Side
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.threads import run_ranges
 from manykernels.validation.arrays import Array
@@ -55,16 +55,11 @@ class TileEvaluator:
         return left, self.right if self.right.names is left.names else self.bank.narrow(self.right)
 
     @cached_property
-    def _groups(self) -> tuple[Group, ...]:
-        """Kernels of the bank with shared points."""
-        return self.bank.groups
-
-    @cached_property
     def coefficients(self) -> Array:
         """(M,) exponents ``c`` of ``scale exp(c ||x - z||^2)``; NaN for kernels not of the form."""
         values = np.full(self.bank.n_kernels, np.nan)
         if not self.bank.center:
-            for index, group in enumerate(self._groups):
+            for index, group in enumerate(self.bank.groups):
                 if not isinstance(self.points[0][index], SparsePoints):
                     values[list(group.kernels)] = [gaussian_coefficient(spec) for spec in group.specs]
         for side in (self.left, self.right):
@@ -86,7 +81,7 @@ class TileEvaluator:
         """Return a mask of kernels of a kind on dense points, neither centered nor with factors of rows."""
         found = np.zeros(self.bank.n_kernels, dtype=bool)
         if not self.bank.center:
-            for index, group in enumerate(self._groups):
+            for index, group in enumerate(self.bank.groups):
                 if not isinstance(self.points[0][index], SparsePoints):
                     found[list(group.kernels)] = [isinstance(spec, kind) for spec in group.specs]
         for side in (self.left, self.right):
@@ -103,7 +98,7 @@ class TileEvaluator:
     def owners(self) -> Array:
         """(M,) index of the group of every kernel."""
         owners = np.zeros(self.bank.n_kernels, dtype=np.int64)  # kernels that come as matrices form one group
-        for index, group in enumerate(self._groups):
+        for index, group in enumerate(self.bank.groups):
             owners[list(group.kernels)] = index
         return owners
 
@@ -234,7 +229,7 @@ class TileEvaluator:
 
     def _add_features(self, kernel: int, weight: float, total: Array, *, upper: bool) -> None:
         """Add a multiple of a kernel of features to ``total``, a few rows on the left at a time."""
-        group = self._groups[self.owners[kernel]]
+        group = self.bank.groups[self.owners[kernel]]
         spec: Any = group.specs[group.kernels.index(kernel)]
         left, right = self.linear_points(kernel)
         others = weight * self.bank.scales[kernel] * spec.features(right)

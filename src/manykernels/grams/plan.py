@@ -37,7 +37,6 @@ AVERAGES = 2.0  # seconds of one fit that the averages of a search are worth
 FEW_COEFFICIENTS = 60  # of all factors: with so few a search averages kernels of a loss with a kink on factors too
 ROWS_OF_COEFFICIENT = 40  # from which these steps take less than those of matrices, whatever the kind of the kink
 FLOOR_BYTES = 2**20  # of the objects of any fit, however small: functions, tables, vectors in passing
-TABLE_COPIES = 1  # of the columns of a frame, while they are read into one array
 SQUARE_ARRAYS = 4  # N x N float64: the weighted sum, the Newton matrix, its factor, one in passing
 COPIED_BYTES = 2**24  # most of a copy of stored kernels in single precision, which steps read
 FEWEST_SQUARES = 1  # of these, where Newton matrices take the place of sums: of most losses under the block 1-norm
@@ -313,7 +312,7 @@ def factored_nbytes(
     later = max(8 * FACTOR_VECTORS * n_samples, transforms + 8 * PASS_VECTORS * n_samples) + 4 * n_samples * n_linear
     later += 8 * TARGET_VECTORS * n_samples * (form.n_targets - 1)
     later += 8 * min(int(n_samples * several * rank), COUPLED_ENTRIES) if form.coupled else 0
-    first = 8 * TABLE_COPIES * n_samples * n_columns if copied else 0
+    first = 8 * n_samples * n_columns if copied else 0
     always = FLOOR_BYTES + 8 * KERNEL_VECTORS * n_kernels
     return always + max(first, later), always + max(first, later + held)
 

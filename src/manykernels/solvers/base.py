@@ -421,13 +421,7 @@ class Solver(ABC, Generic[State]):
         def certify(model: Model, newton_steps: int) -> Solution:
             return certify_model(problem, _fit_weight_set(problem, model), before, newton_steps)
 
-        start = zero = _empty(problem)
-        if warm_start is not None:
-            start = warm_start.dual_coef, warm_start.kernel_weights, warm_start.intercept
-        found = certify(start, 0)
-        nothing = problem.empirical_loss(problem.constant_scores(zero[2])) * (1.0 + ROUNDING)
-        if not found.certificate.primal <= nothing:  # or no number: what is worse than no model is no start either
-            start, found = zero, certify(zero, 0)
+        start, found = _choose_start(problem, warm_start, certify)
         yield found
         if warm_start is None and (near := self.solve_directly(problem)) is not None:
             yield certify(near, 0)  # which ends the run if it is within the tolerance
@@ -469,3 +463,17 @@ class Solver(ABC, Generic[State]):
     def _time_left(self, first: Solution) -> float | None:
         """Return the remaining time."""
         return None if self.time_limit is None else max(self.time_limit - first.elapsed_s, 1e-9)
+
+
+def _choose_start(
+    problem: Problem, warm_start: Solution | None, certify: Callable[[Model, int], Solution]
+) -> tuple[Model, Solution]:
+    """Return the warm start with the certificate, or the empty model if that has a smaller objective."""
+    start = zero = _empty(problem)
+    if warm_start is not None:
+        start = warm_start.dual_coef, warm_start.kernel_weights, warm_start.intercept
+    found = certify(start, 0)
+    nothing = problem.empirical_loss(problem.constant_scores(zero[2])) * (1.0 + ROUNDING)
+    if not found.certificate.primal <= nothing:  # also if the objective is no number
+        start, found = zero, certify(zero, 0)
+    return start, found

@@ -1,13 +1,13 @@
-"""Checks of Gram matrices that others computed: finite and symmetric in a single pass, definiteness where it matters.
+"""Check precomputed Gram matrices: finite and symmetric in a single pass, definiteness where it matters.
 
 Finite and symmetric entries are checked at the speed of memory. A Cholesky factorization of every kernel would cost
-more than most fits. Beyond `FULL_CHECK_FLOPS` it is put off (``psd="auto"``): kernels are proven when a model of them
-is returned, or none is found, and a quadratic form ``rho' K rho`` below zero gives any other one away. That is all a
-certificate needs: the bounds read kernels through such forms only.
+more than most fits. Beyond `FULL_CHECK_FLOPS` (``psd="auto"``) only the kernels of a returned model are proven, and
+a negative quadratic form ``rho' K rho`` reveals further indefinite kernels. A certificate needs no more, since bounds
+read kernels through quadratic forms only.
 
-Negative eigenvalues come in three sizes. Those of rounding in the entries stay unchanged. Larger ones, up to a
-tolerance that depends on how the kernel is stored, are set to zero in a copy, since a bound computed with an indefinite
-kernel is none. Beyond the tolerance the kernel is refused.
+Negative eigenvalues at the size of rounding in the entries stay unchanged. Larger eigenvalues, up to a tolerance that
+depends on the storage, are set to zero in a copy, since bounds need definite kernels. Beyond the tolerance the kernel
+is rejected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROUNDING = 8.0  # times sqrt(N) eps max|K|: twice the norm of a matrix of roundi
 
 
 def gram_tolerance(dtype: DTypeLike) -> float:
-    """Relative error that a Gram matrix stored as ``dtype`` may have come with."""
+    """Return the relative error of a Gram matrix stored as ``dtype``."""
     return 1e-5 if np.dtype(dtype) == np.float32 else 1e-8
 
 
@@ -95,7 +95,7 @@ def _probe(n_samples: int) -> Array:
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
 def _scan(kernels: Array, bits: Array, mask: np.integer[Any], probe: Array, largest: Array, asymmetry: Array) -> None:
-    """Sizes are compared by their bits, which order like the numbers and keep NaN on top: no branch, no rounding."""
+    """Sizes are compared by bits, in the order of the numbers with NaN on top: no branch, no rounding."""
     n = kernels.shape[1]
     columns, rows = np.empty(n), np.empty(n)
     for m in range(kernels.shape[0]):
@@ -156,7 +156,7 @@ def check_square(values: object, name: str) -> Array:
 
 @dataclass(eq=False)
 class Unproven:
-    """Which kernels of a stack nobody has yet proven positive semidefinite, and which had to be replaced."""
+    """Kernels of a stack not yet proven positive semidefinite, and replaced kernels."""
 
     mask: Array  # (M,) bool
     tolerance: float  # of the storage that the kernels came in, which may be coarser than the one they are held in
@@ -165,17 +165,13 @@ class Unproven:
     replaced: dict[int, float] = field(default_factory=dict)
 
     def take(self, kernels: Any) -> Unproven:
-        """Return what is known of some of the kernels, to be proven on their own."""
+        """Return the state of some of the kernels."""
         chosen = np.arange(len(self.mask))[kernels]
         replaced = {slot: self.replaced[m] for slot, m in enumerate(chosen.tolist()) if m in self.replaced}
         return Unproven(self.mask[kernels], self.tolerance, self.name, replaced)
 
-    def select_unproven(self, kernels: Array) -> Array:
-        """Return those of the kernels that are still to be proven."""
-        return kernels[self.mask[kernels]]
-
     def prove(self, kernels: Array, gram_of: Callable[[int], Array]) -> tuple[dict[int, Array], dict[int, float]]:
-        """Prove kernels; return the nearest ones of those that are indefinite within the tolerance, and by how much."""
+        """Prove kernels; return the nearest definite kernels for indefinite ones within the tolerance, and sizes."""
         nearest = {}
         for m in kernels:
             gram = gram_of(int(m))
@@ -191,7 +187,7 @@ class Unproven:
         return nearest, sizes
 
     def betrayed(self, squares: Array, norm: float, diagonals: Callable[[], Array]) -> Array:
-        """Return the kernels whose ``r' K r`` is negative beyond the tolerance; ``norm`` is that of ``r``, squared."""
+        """Return the kernels with ``r' K r`` negative beyond the tolerance; ``norm`` is ``r' r``."""
         negative = np.flatnonzero((squares < 0) & self.mask)
         if not negative.size:
             return negative
@@ -205,9 +201,8 @@ def examined(
     """Return Gram matrices checked as ``psd`` says, and the remainder to be proven.
 
     ``"raise"`` factorizes every kernel and refuses indefinite ones, ``"clip"`` sets their negative eigenvalues to zero
-    in a copy, ``"ignore"`` does not look. ``"auto"`` is ``"raise"`` if that takes at most ``share`` of
-    `FULL_CHECK_FLOPS`, and else leaves all kernels to be proven where they matter, but for those with a negative
-    entry on the diagonal.
+    in a copy, ``"ignore"`` does not look. ``"auto"`` is ``"raise"`` up to ``share`` of `FULL_CHECK_FLOPS`;
+    beyond, only kernels with a negative entry on the diagonal are checked at once.
     """
     check_choice(psd, PSD_MODES, "psd")
     tolerance = gram_tolerance(kernels.dtype)
@@ -241,7 +236,7 @@ def examined(
 
 
 def is_definite(gram: Array, tolerance: float) -> bool | None:
-    """Tell whether no eigenvalue is negative beyond rounding; None if one is, but within the tolerance.
+    """Return whether no eigenvalue is negative beyond rounding; None if negative within the tolerance.
 
     ``tolerance`` is the rounding of the storage, possibly coarser than the precision of ``gram``. A Cholesky
     factorization with rounding added to the diagonal decides the usual case; eigenvalues are computed only after a
@@ -283,7 +278,7 @@ def negative_share(gram: Array) -> float:
 
 
 def tell_of_replaced(sizes: dict[int, float], n_kernels: int, name: str) -> None:
-    """Warn of kernels that are replaced since they are indefinite within the tolerance of their storage."""
+    """Warn of replaced kernels, indefinite within the tolerance of the storage."""
     worst = max(sizes, key=lambda m: sizes[m], default=0)
     size = sizes.get(worst, 0.0)
     told = 1e-10  # of the largest eigenvalue, what is negative: replaced matrices say so from here on

@@ -156,7 +156,8 @@ def _double_landmarks(spec: KernelSpec, rows: Reading, tol: float, max_rank: int
     diagonal = np.asarray(rows.masked(spec.diag(rows.points)), dtype=np.float64)
     present = np.flatnonzero(diagonal > SMALLEST_PIVOT * diagonal.max(initial=0.0))
     most = min(max_rank, len(present))
-    propose: Callable[[int], Array] = {"uniform": _uniform, "k-means": _centers}[by](rows.points[present])
+    # Uniform samples are prefixes: rows are shuffled already.
+    propose: Callable[[int], Array] = np.arange if by == "uniform" else _centers(rows.points[present])
     size, kept = min(BLOCK, most), present[:0]
     while size:
         proposed = present[propose(size)]
@@ -165,11 +166,6 @@ def _double_landmarks(spec: KernelSpec, rows: Reading, tol: float, max_rank: int
             break
         size = min(2 * size, most)
     return kept
-
-
-def _uniform(points: Array) -> Callable[[int], Array]:
-    """Return a uniform sampler of rows; smaller samples are prefixes of larger ones."""
-    return lambda size: np.arange(size)  # they come as if shuffled
 
 
 def _centers(points: Array) -> Callable[[int], Array]:

@@ -52,6 +52,19 @@ INNER_FOLDS = 3
 MOST_SINGLE = 10  # kernels that are tried alone, those most like the target
 
 
+def _score_learned(
+    model: BaseMKL, sides: tuple[Any, Any], targets: tuple[Array, Array], groups: Array | None, scoring: Any
+) -> tuple[float, int, float]:
+    """Return the score on the second side of a fit on the first, the number of kernels, and CPU seconds of the fit."""
+    start = time.process_time()
+    model.set_params(resources__verbose=0)
+    model.fit(
+        _restore_rows(sides[0]), targets[0], **(fit_groups(model, groups) if isinstance(model, CrossValidated) else {})
+    )
+    seconds, n_kernels = time.process_time() - start, int(np.atleast_2d(model.kernel_weights_).any(axis=0).sum())
+    return check_scoring(model, scoring=scoring)(model, _restore_rows(sides[1]), targets[1]), n_kernels, seconds
+
+
 @dataclass(frozen=True, eq=False)
 class FixedWeights:
     """The estimator with kernel weights not learned, in a fold of the comparison."""
@@ -290,15 +303,7 @@ def compare(
         for k, (train, test) in enumerate(splits):
             sides, targets = (rows[train], rows[test]), (target[train], target[test])
             own = None if given is None else given[train]
-            model, start = clone(estimator).set_params(resources__verbose=0), time.process_time()
-            grouped = fit_groups(model, own) if isinstance(model, CrossValidated) else {}
-            model.fit(_restore_rows(sides[0]), targets[0], **grouped)
-            seconds, n_kernels = time.process_time() - start, np.atleast_2d(model.kernel_weights_).any(axis=0).sum()
-            found[0, k] = (
-                check_scoring(model, scoring=scoring)(model, _restore_rows(sides[1]), targets[1]),
-                n_kernels,
-                seconds,
-            )
+            found[0, k] = _score_learned(clone(estimator), sides, targets, own, scoring)
             advance("")
             samples = replace(Samples.create(sides[0], targets[0], np.ones(len(train))), groups=own)
             fixed = FixedWeights.fit(estimator, samples, HeldOut(sides[1], targets[1], None, scorer))

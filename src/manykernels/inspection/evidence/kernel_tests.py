@@ -199,6 +199,16 @@ def _tests_of(problem: Problem) -> dict[str, Array]:
     return {"tested": tested, "p_value": p_values, "statistic": statistics}
 
 
+def _features_under_ridge(problem: Problem, m: int) -> Array:
+    factor = factor_of(problem.stack, m)
+    if problem.n_samples * int(factor.starts[-1]) > MOST_ENTRIES:
+        raise InvalidInputError(
+            f"The kernel {problem.kernel_names[m]!r}, which is always in, has {int(factor.starts[-1]):,} "
+            f"features, too many for {problem.n_samples:,} rows. Test a subset of the rows."
+        )
+    return np.asarray(factor.rows(slice(None)))
+
+
 def _batches(stack: Any, kernels: list[int], curvature: Curvature) -> Iterator[list[tuple[int, Any]]]:
     """Yield kernels with their factors; together where a single product of their columns serves all of them.
 
@@ -276,13 +286,7 @@ class NullModel:
             rho, d = found.dual_coef, found.kernel_weights[np.isin(always, ridged)]
             scores = small.model_parts(rho, found.kernel_weights)[0] + found.intercept
             for m, weight in zip(ridged[d > 0], d[d > 0], strict=True):
-                factor = factor_of(problem.stack, int(m))
-                if problem.n_samples * int(factor.starts[-1]) > MOST_ENTRIES:
-                    raise InvalidInputError(
-                        f"The kernel {problem.kernel_names[m]!r}, which is always in, has {int(factor.starts[-1]):,} "
-                        f"features, too many for {problem.n_samples:,} rows. Test a subset of the rows."
-                    )
-                Z = np.asarray(factor.rows(slice(None)))
+                Z = _features_under_ridge(problem, int(m))
                 fixed, ridge = np.hstack([fixed, Z]), np.concatenate([ridge, np.full(Z.shape[1], 1.0 / weight)])
                 norms += float(weight * np.sum((Z.T @ rho) ** 2))
         else:

@@ -127,6 +127,14 @@ def _refine_pieces(
     return None
 
 
+def _divide_pieces(starts: Array, ends: Array, points: Array) -> Array:
+    """Return the middle point inside every piece, the center without points."""
+    low, high = np.searchsorted(points, starts, side="right"), np.searchsorted(points, ends, side="left")
+    middle = 0.5 * (starts + ends)
+    middle[high > low] = points[((low + high) // 2)[high > low]]
+    return np.asarray(middle)
+
+
 def _divided(axes: list[Axis], a: int, function: Function, points: Array, tol: float, most: int) -> Array | None:
     """Return edges of pieces for cubic polynomials with an error of at most ``tol``, None beyond ``most`` pieces.
 
@@ -157,9 +165,7 @@ def _divided(axes: list[Axis], a: int, function: Function, points: Array, tol: f
         at_points = (powers[:, None] @ coefficients[piece])[:, 0]
         np.maximum.at(missed, piece, _largest(at_points - known[inside], 1))
         starts, ends = (each[missed > tol / SAFETY] for each in (starts, ends))
-        low, high = np.searchsorted(points, starts, side="right"), np.searchsorted(points, ends, side="left")
-        middle = 0.5 * (starts + ends)
-        middle[high > low] = points[((low + high) // 2)[high > low]]
+        middle = _divide_pieces(starts, ends, points)
         edges = np.union1d(edges, middle)
         starts, ends = np.concatenate([starts, middle]), np.concatenate([middle, ends])
         starts, ends = np.sort(starts), np.sort(ends)  # of pieces that do not overlap

@@ -21,19 +21,19 @@ PROBES = 64
 EXPORTED = "Gaussian, Matern, Laplacian, periodic, linear, polynomial, overlap, ordinal and weighted polynomial kernels"
 
 
+def _create_axis(columns: Columns, j: int) -> Axis:
+    encoding = columns.encodings[j]
+    kind = "pieces" if encoding.read_as == "number" else "levels"
+    axis = Axis(columns.names[j], j, kind, levels=encoding.levels)
+    return replace(axis, text=any(isinstance(level, str) for level in encoding.levels), tails=encoding.tails)
+
+
 def kernel_term(columns: Columns, m: int) -> KernelTerm:
     """Return a kernel of several columns with the points, compared with the values of the model."""
     spec, positions = columns.table.specs[m], columns.table.positions[m]
     encodings = [columns.encodings[column] for column in positions]
     numeric = [encoding.read_as == "number" for encoding in encodings]
-    axes = tuple(
-        replace(
-            Axis(columns.names[j], j, "pieces" if number else "levels", levels=encoding.levels),
-            text=_has_text(encoding),
-            tails=encoding.tails,
-        )
-        for j, encoding, number in zip(positions, encodings, numeric, strict=True)
-    )
+    axes = tuple(_create_axis(columns, j) for j in positions)
     codes = tuple(None if number else _codes(encoding) for encoding, number in zip(encodings, numeric, strict=True))
     means, scales = columns.statistics(positions)
     points, weights = columns.points(m), weights_of(columns, m)
@@ -161,10 +161,6 @@ def _either(factor: float) -> dict[str, Any]:
     constant = {"kernel": "polynomial", "degree": 1, "scale": 0.0, "offset": factor}
     equal = {"kernel": "sum", "factor": 1.0 - factor, "parts": [{"kernel": "overlap"}]}
     return {"kernel": "sum", "parts": [constant, equal]}
-
-
-def _has_text(encoding: Any) -> bool:
-    return any(isinstance(level, str) for level in encoding.levels)
 
 
 def _codes(encoding: Any) -> Array:

@@ -186,7 +186,8 @@ class Shuffled:
         """Permute rows unseen by a fitted model."""
         estimator, rows = unwrapped(model, X)
         several = y.T if has_labels(model) else [y]  # log losses need every class, areas both values of every label
-        whole = self.scoring is None or all(len(np.unique(own)) == self._n_values(model) for own in several)
+        n_values = None if self.scoring is None else 2 if has_labels(model) else len(model.classes_)
+        whole = n_values is None or all(len(np.unique(own)) == n_values for own in several)
         n_shuffles = 10  # of each view and part of the rows
         if not self.possible or not hasattr(estimator, "kernel_names_") or isinstance(rows, Pairs) or len(y) < 2:
             self.possible = False
@@ -194,10 +195,6 @@ class Shuffled:
             self.drops.append(score_drops(estimator, rows, y, "view", n_shuffles, self.scoring, self.random))
         elif whole:
             self.drops.append({})
-
-    def _n_values(self, model: BaseEstimator) -> int:
-        """Return how many classes there are, or values of a label."""
-        return 2 if has_labels(model) else len(model.classes_)
 
     def add_parts(self, model: BaseEstimator, X: TableLike, y: Array) -> None:
         """Shuffle within parts of the rows, so drops have a spread."""

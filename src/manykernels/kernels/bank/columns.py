@@ -332,7 +332,7 @@ def _is_plain(dtype: Any, encoding: Encoding) -> bool:
 
 def check_array_readable(encodings: Iterable[Encoding]) -> None:
     """Raise ``InvalidInputError`` for an array, with numeric columns only, that cannot replace the table of fit."""
-    if not all(encoding.fits_arrays for encoding in encodings):
+    if not all(encoding.kind in ("number", "boolean") for encoding in encodings):
         raise InvalidInputError(
             "The kernels read categories, dates or durations of a DataFrame; pass a DataFrame instead of an array."
         )

@@ -155,11 +155,6 @@ class Encoding:
         """Whether the mean is always subtracted: days since 1970 are far from zero."""
         return self.kind in ("date", "instant")
 
-    @cached_property
-    def fits_arrays(self) -> bool:
-        """Return whether an array, without types of columns, can have the column."""
-        return self.kind in ("number", "boolean")
-
     def encode(self, column: pd.Series) -> Array:
         """Return the column as float64, (n,): NaN for what is missing, `UNSEEN` for a category not a level.
 

@@ -206,12 +206,22 @@ def _advance(
     hessians.missed = curvature.square(change) / model.bend - 1.0 if model.bend > 0.0 else np.inf
     # Where single precision does, so do differences of scores, and points keep those of their coefficients.
     whole = objective.known.single and kind.from_coefficients
-    before = objective.penalty.value(point.v)
-    slope = inner(slopes, change) + objective.penalty.value(v) - before
+    slope = inner(slopes, change) + objective.penalty.value(v) - objective.penalty.value(point.v)
     size = 1.0
     if np.isfinite(curvature.reach):
         size = min(1.0, curvature.reach / max(float(np.abs(change).max()), 1e-300))
-    smallest = 1e-3 * size
+    size = _search_line(objective, point, (v, shift, change), value, slope, size)
+    if size > 0.0:
+        point.whole = whole and size == 1.0
+        objective.settle(point)
+    return size
+
+
+def _search_line(
+    objective: FactoredObjective, point: Point, step: tuple[Array, Any, Array], value: float, slope: float, size: float
+) -> float:
+    """Move the point by halvings of ``size`` until the objective decreases; return the size, 0 without a decrease."""
+    (v, shift, change), smallest = step, 1e-3 * size
     # Where all that a step promises is less than rounding of the value, slopes may gain by it all the same.
     room = ROUNDING * abs(value) if abs(slope) <= ROUNDING * abs(value) else 0.0
     while slope < room and size >= smallest:  # at most ten halvings
@@ -219,8 +229,7 @@ def _advance(
         if objective.value(trial) <= value + 1e-4 * size * slope + room:
             if size == 1.0:
                 trial.v = v  # keeps exact zeros
-            point.v, point.b, point.z, point.whole = trial.v, trial.b, trial.z, whole and size == 1.0
-            objective.settle(point)
+            point.v, point.b, point.z = trial.v, trial.b, trial.z
             return size
         size *= 0.5
     return 0.0

@@ -116,7 +116,7 @@ class FactoredWorkingSet:
                 if short:
                     return
                 short = True  # once more: other factors may still be too coarse
-                if self._room_for_landmarks(kernels):
+                if 8 * FINE_ENTRIES * len(kernels) <= min(allowed_bytes(self.stack), STORED_BYTES):
                     state.factor_tol = min(state.factor_tol, FINE)
             if matrices is None:
                 self._grow(state, kernels, finer, gap)
@@ -378,10 +378,6 @@ class FactoredWorkingSet:
             return False
         used = state.kernels[self._alive(state)]
         return len(used) > 0 and self.stack.residual_trace(int(used[np.argmax(bound.low[used])]), state.factor_tol) > 0
-
-    def _room_for_landmarks(self, kernels: Array) -> bool:
-        """Return whether factors of all the kernels may have the largest number of landmarks."""
-        return 8 * FINE_ENTRIES * len(kernels) <= min(allowed_bytes(self.stack), STORED_BYTES)
 
     def _smaller_as_matrices(self, state: State) -> bool:
         """Whether a matrix among all samples is smaller than the Hessian in coefficients that steps would be taken on.

@@ -67,7 +67,7 @@ class PrimalDual:
         self._keep_origin()
         self._cautious, self._steady = False, False
         self._bounds: tuple[float, float] | None = None
-        self._useless, self._best_gap = 0, np.inf
+        self.useless_steps, self._best_gap = 0, np.inf  # steps since the smallest gap
         self._patience = 15  # steps without a smaller gap before the first restart; doubled with each
         # From where to go on if coefficients that an entropy alone keeps in their domain lead nowhere
         self.otherwise: Callable[[], PrimalDual] | None = None
@@ -88,11 +88,11 @@ class PrimalDual:
             except (LinAlgError, FloatingPointError):
                 self._restart()
         gap = self.bounds()[0] - self.bounds()[1]
-        self._useless = 0 if gap < self._best_gap else self._useless + 1
+        self.useless_steps = 0 if gap < self._best_gap else self.useless_steps + 1
         self._best_gap = min(gap, self._best_gap)
         if self.otherwise is not None and self._leads_nowhere():
             self._go_on_from(self.otherwise())
-        if self._useless >= self._patience:
+        if self.useless_steps >= self._patience:
             self._restart()
         self.n_steps += 1
 
@@ -150,7 +150,7 @@ class PrimalDual:
             raise LinAlgError("the iteration broke down again and again")
         self._patience *= 2
         self._steady = self._cautious
-        self._cautious, self._useless, self._best_gap = True, 0, np.inf
+        self._cautious, self.useless_steps, self._best_gap = True, 0, np.inf
         samples, kernels, self.b = self._origin
         self.samples, self.kernels = copy.copy(samples), copy.copy(kernels)
         self._set_products(self._products_of(self.samples.rho))
@@ -159,11 +159,6 @@ class PrimalDual:
     def alone(self) -> bool:
         """Whether an entropy alone, without multipliers, keeps coefficients in their domain."""
         return self.problem.loss.entropic and not self._pairs[0]
-
-    @property
-    def useless_steps(self) -> int:
-        """Steps since the gap was last smaller than ever."""
-        return self._useless
 
     def barrier(self) -> float:
         """Mean complementarity product."""

@@ -1,4 +1,4 @@
-"""The one linear system of the second-order solvers: a positive definite matrix bordered by the intercept.
+"""The linear system of the second-order solvers: a positive definite matrix bordered by the intercept.
 
 The linear systems of several targets: ``P = (W^- + I (x) K)^-1`` for the curvature ``W`` of the loss.
 
@@ -8,7 +8,7 @@ the diagonal part ``s_i p_it``,
 
     P v = E v - E 1 (sum_t E_t)^-1 1' E v        (Rasmussen and Williams 2006, Algorithm 3.3)
 
-which is one more factorization. No inverse of a curvature is needed, so it may be zero.
+with one more factorization. No inverse of a curvature is needed, so curvatures may be zero.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class SharedSystem:
     def bordered(self, right: Array, totals: Array) -> tuple[Array, Array]:
         """Return ``x = P (right + 1 b')`` (N, T) and the ``b`` (T,) by which ``1' x = totals``, as far as there is one.
 
-        What the sum over targets takes back is read from the factors once, for both terms of ``x``.
+        The sum over targets reads the factors once, for both terms of ``x``.
         """
         each, b = self._diagonal(right[None])[0], np.zeros(totals.size)
         shared = None if self._coupling is None else cho_solve(self._coupling, each.sum(axis=1), check_finite=False)
@@ -167,7 +167,7 @@ class SharedSystem:
         return WholePart.factorize(self._gram, self._curvature[:, group.start])
 
     def _parts(self) -> Iterator[tuple[slice, WholePart]]:
-        """Yield the parts, made anew every time where all take too much memory."""
+        """Yield the parts, computed again on every call if all together exceed the memory limit."""
         for position, group in enumerate(self._groups):
             yield group, self._kept[position] if self._kept is not None else self._part(group)
 
@@ -203,10 +203,9 @@ LARGEST_JITTER = 1e-7
 class NewtonSystem:
     """Solve ``matrix @ x + multiplier * 1 = right``, ``sum(x) = total`` (the border only with an intercept).
 
-    Entries span many orders of magnitude near the optimum, which a Cholesky factorization bears: errors are relative to
-    the diagonal, row by row, as if that were one. So is the jitter added only if it breaks down. Of the matrix the
-    upper triangle is read. It is overwritten: a single array holds the entries above the diagonal, and the factor on it
-    and below.
+    Near the optimum, entries span many orders of magnitude. Errors of a Cholesky factorization are relative to the
+    diagonal, row by row, and so is the jitter added after a breakdown. Only the upper triangle of the matrix is read.
+    The array is overwritten: the factor takes the diagonal and the lower triangle.
     """
 
     def __init__(self, matrix: Array, border: bool) -> None:
@@ -320,9 +319,9 @@ def _center_upper(matrix: Array, labels: Array, means: Array, both: Array) -> No
 
 
 def _factorize(matrix: Array, diagonal: Array) -> None:
-    """Write the lower Cholesky factor of a symmetric matrix over the diagonal and what is below.
+    """Write the lower Cholesky factor of a symmetric matrix over the diagonal and the lower triangle.
 
-    By LAPACK itself: of small systems the way there takes longer. What is above the diagonal stays unchanged.
+    Calls LAPACK directly, without the overhead of SciPy for small systems. The upper triangle stays unchanged.
     """
     jitter = 0.0
     first_jitter = 1e-15

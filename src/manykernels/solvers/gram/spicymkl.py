@@ -113,7 +113,7 @@ class SpicyMKL(Solver):
         iteration = state.iteration
         if iteration.steps:
             kernels = state.iteration.kernels
-            largest = kernels.largest_weight()
+            largest = float((kernels.model_weights() * problem.penalties**2).max(initial=0.0))
             # in units of the largest kernel weight; beyond it blocks drown in the rounding of gamma rho
             largest_gamma = 1e6
             if not state.solved:

@@ -108,7 +108,7 @@ class SmoothConjugate:
 
 
 class TrackedKernels:
-    """Blocks ``v_m = alpha_m + gamma rho`` of the possibly active kernels."""
+    """Blocks ``v_m = alpha_m + gamma rho`` of the possibly active kernels, with norms ``p_m`` in ``block_norms``."""
 
     def __init__(
         self, problem: Problem, function: BlockFunction, rho: Array, norms: Array, weights: Array | None = None
@@ -139,32 +139,23 @@ class TrackedKernels:
         """``u_m`` of the kernels followed."""
         return np.sqrt(np.maximum(self._products @ self.rho, 0.0))
 
-    @property
-    def block_norms(self) -> Array:
-        """``p_m`` of the kernels followed: the norms of the updated ``alpha_m``."""
-        return self._p
-
     def scores(self) -> Array:
         """Return ``f = sum_m s_m K_m v_m``, the gradient in ``rho``."""
         return self._shares @ self._vectors
 
     def value(self) -> float:
         """Return the sum of the function over the kernels."""
-        return self._followed.value(self._x, self._p)
+        return self._followed.value(self._x, self.block_norms)
 
     def penalty(self) -> float:
         """Return ``Omega`` of the block norms; the kernels not followed have none."""
-        return self._followed.regularizer.value(self._p)
+        return self._followed.regularizer.value(self.block_norms)
 
     def model_weights(self) -> Array:
         """Return the kernel weights ``d`` (M,) for the block norms of the point at ``rho``: Table 3."""
         d = np.zeros(self.problem.n_kernels)
-        d[self.indices] = self._followed.regularizer.weights(self._p, self.dual_norms)
+        d[self.indices] = self._followed.regularizer.weights(self.block_norms, self.dual_norms)
         return d * self._inverse_squares
-
-    def largest_weight(self) -> float:
-        """Return the largest ``p_m / u_m``, in units of the kernels divided by squared penalties."""
-        return float(self._followed.regularizer.weights(self._p, self.dual_norms).max(initial=0.0))
 
     def model_scores(self, d: Array) -> Array:
         """Return ``sum_m d_m K_m rho`` for weights of tracked kernels."""
@@ -173,19 +164,19 @@ class TrackedKernels:
     def distance(self) -> float:
         """Return ``sum_m ||s_m v_m - alpha_m||^2 / (2 gamma)``: how far the update moves the blocks."""
         overlap = self._anchor_squares + self.function.gamma * (self._anchors @ self.rho)
-        squares = self._p**2 - 2.0 * self._shares * overlap + self._anchor_squares
+        squares = self.block_norms**2 - 2.0 * self._shares * overlap + self._anchor_squares
         return float(np.maximum(squares, 0.0).sum()) / (2.0 * self.function.gamma)
 
     def hessian(self) -> Array:
         """Return the Hessian in ``rho`` (N, N), from active kernels only."""
-        gamma, active = self.function.gamma, np.flatnonzero(self._p)
+        gamma, active = self.function.gamma, np.flatnonzero(self.block_norms)
         kernels, shares = self.indices[active], self._shares[active]
         weights = np.zeros(self.problem.n_kernels)
         weights[kernels] = gamma * shares * self._inverse_squares[kernels]
         if not np.isfinite(weights).all():
             raise FloatingPointError("the weights of the kernels left the range of float64")
         matrix = self.problem.stack.combine(weights)
-        x, p = self._x[active], self._p[active]
+        x, p = self._x[active], self.block_norms[active]
         # Rounding may leave a tiny negative difference where the two terms are equal.
         bend = np.maximum(self.function.take(kernels).slope(x, p) - shares, 0.0)
         add_rank_update(matrix, self._vectors[active] / x[:, None], gamma * bend)
@@ -237,10 +228,10 @@ class TrackedKernels:
 
     def update(self, function: BlockFunction) -> None:
         """Set ``alpha_m = s_m v_m``, forget kernels far from active, and go on with another function."""
-        anchors, squares = self._shares[:, None] * self._vectors, self._p**2
+        anchors, squares = self._shares[:, None] * self._vectors, self.block_norms**2
         if self._selects:
             norms = self.dual_norms
-            keep = (self._p > 0) | (norms >= NEARLY_ACTIVE * self._bound[self.indices])
+            keep = (self.block_norms > 0) | (norms >= NEARLY_ACTIVE * self._bound[self.indices])
             self._note(self.indices[~keep], norms[~keep])
             self.indices, self._products = self.indices[keep], self._products[keep]
             anchors, squares = anchors[keep], squares[keep]
@@ -260,9 +251,9 @@ class TrackedKernels:
         squares = self._anchor_squares + gamma * (2.0 * cross + gamma * (self._products @ self.rho))
         self._x = np.sqrt(np.maximum(squares, 0.0))
         self._followed = self.function.take(self.indices)
-        self._p = self._followed.block_norms(self._x)
-        self._shares = np.zeros_like(self._p)
-        np.divide(self._p, self._x, out=self._shares, where=self._x > 0)
+        self.block_norms = self._followed.block_norms(self._x)
+        self._shares = np.zeros_like(self.block_norms)
+        np.divide(self.block_norms, self._x, out=self._shares, where=self._x > 0)
 
     def _note(self, kernels: Array, norms: Array) -> None:
         room = np.zeros(kernels.size)
