@@ -84,18 +84,18 @@ class PermutedTargets:
             tuple(problem.constant_target for problem in problems),
         )
 
-    def levels(
-        self, problems: Sequence[Problem], n_permutations: int = N_PERMUTATIONS, *, some: bool = False
-    ) -> list[NoiseLevel]:
+    def sufficient_levels(self, problems: Sequence[Problem]) -> list[NoiseLevel]:
+        """Return the levels on a sample of rows if these are clear, else `levels`."""
+        known = self.levels_among(problems[0].stack, ENOUGH_ROWS)
+        return known if known is not None and clear(known) else self.levels(problems)
+
+    def levels(self, problems: Sequence[Problem], n_permutations: int = N_PERMUTATIONS) -> list[NoiseLevel]:
         """Return the levels of the problems by so many orders: a pass over the kernels, if all fit.
 
-        Or the levels of ``some`` rows, if sufficient. Beyond twice `UNIT_ROWS`, orders are those of some rows:
+        Beyond twice `UNIT_ROWS`, orders are those of some rows:
         of as many over all outputs that share weights, whose squares are summed, but not less than `ENOUGH_ROWS`.
         """
         stack, n_outputs = problems[0].stack, self.rhos[0].shape[1]
-        known = self.levels_among(stack, ENOUGH_ROWS) if some else None
-        if known is not None and clear(known):
-            return known
         n_rows = min(UNIT_ROWS, max(ENOUGH_ROWS, UNIT_ROWS // n_outputs))
         unit = self.levels_among(stack, n_rows) if n_permutations == self.wanted == N_PERMUTATIONS else None
         if unit is None:

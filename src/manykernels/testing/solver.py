@@ -515,7 +515,7 @@ class SolverContract:
         small, _ = self.longest()
         calls: list[Any] = []
         with _gathered() as caught:
-            solution = self.make_solver(callback=_stop_at(2, calls, interrupt=True)).solve(self.pose(small))
+            solution = self.make_solver(callback=_stop_at(2, calls, KeyboardInterrupt)).solve(self.pose(small))
         self._check_warning(solution, caught, Status.INTERRUPTED)
         self.check_certificate(small, solution)
         _equal(solution.certificate.primal, min(record.primal for record in calls), "primal value")
@@ -564,13 +564,13 @@ class SolverContract:
         assert str(status) in message, message
 
 
-def _stop_at(count: int, calls: list[Any], *, interrupt: bool = False) -> Callable[[Any], bool]:
+def _stop_at(count: int, calls: list[Any], error: type[BaseException] | None = None) -> Callable[[Any], bool]:
     """Return a callback that records the calls and ends the run at call ``count``."""
 
     def callback(record: object) -> bool:
         calls.append(record)
-        if len(calls) == count and interrupt:
-            raise KeyboardInterrupt
+        if len(calls) == count and error is not None:
+            raise error
         return len(calls) == count
 
     return callback

@@ -253,7 +253,7 @@ def discover_polynomial(
             search.candidates(n_steps, descent, rounds, tuned.indices if tuned else ()), whole, shell
         )
     discovery, method = (
-        _add_advice(discovery, tol, search.all_rounds),
+        _add_advice(discovery, tol, search),
         search.method(discovery.solution.certificate.dual),
     )
     if check_flag(adaptive, "adaptive") and (tuned is None or tuned.second_mu is not None):
@@ -333,12 +333,12 @@ def _namer(base: ProductBase, parts: Sequence[Part], known: Sequence[str]) -> Ca
     return create_kernel
 
 
-def _add_advice(discovery: Discovery, tol: float, all_rounds: bool) -> Discovery:
+def _add_advice(discovery: Discovery, tol: float, search: PolynomialSearch) -> Discovery:
     """Add advice for a search that ended above the tolerance."""
     solution = discovery.solution
     if solution.status not in (Status.STALLED, Status.MAX_ITER):
         return discovery
-    status = Status.MAX_ITER if all_rounds else Status.STALLED
+    status = Status.MAX_ITER if search.all_rounds else Status.STALLED
     message = (
         f"The polynomial search stopped ({status}) at relative duality gap {solution.certificate.relative_gap:.2e} "
         f"over the whole family, above tol {tol:.2e}. {ADVICE}"

@@ -351,7 +351,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         """
         searched = "alpha" not in self.get_params(deep=False)
         given = not searched and (asked is None or asked.unit == "max")
-        levels = permuted.levels(problems, some=given)
+        levels = (permuted.sufficient_levels if given else permuted.levels)(problems)
         if not searched:
             levels = permuted.until_told(levels, training.stack)
         if given or len(levels[0].permuted) >= permuted.wanted:

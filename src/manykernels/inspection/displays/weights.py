@@ -291,7 +291,7 @@ def _draw_cells(ax: Axes, values: Array, cmap: str | Colormap | None, **image_st
 
     ink, largest = draw.ink_of(ax), float(np.nanmax(values, initial=0.0)) or 1.0
     edges: dict[str, Any] = {"edgecolors": [ink.faint], "linewidth": 0.6}
-    colors = _colors(ink.dark) if cmap is None else cmap
+    colors = _colors(ink) if cmap is None else cmap
     style: dict[str, Any] = {"norm": PowerNorm(0.5, 0.0, largest), "cmap": colors, **edges}
     drawn = np.ma.masked_where(np.isnan(values) | (values == 0), values)
     ax.pcolormesh(np.isnan(values), cmap=ListedColormap([ink.face, ink.faint]), vmin=0, vmax=1, **edges)
@@ -374,13 +374,15 @@ def _groups(kinds: list[str]) -> list[tuple[str, int, int]]:
     return groups
 
 
-def _colors(dark: bool) -> Any:
+def _colors(ink: Any) -> Any:
     """Return light green to dark blue, or back on a dark page, so the lightest kernel differs from none."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
     colors = colormaps["YlGnBu"](np.linspace(0.2, 1.0, 256))
-    return ListedColormap([draw.mixed(color[:3], (1.0, 1.0, 1.0), 0.85) for color in colors[::-1]] if dark else colors)
+    return ListedColormap(
+        [draw.mixed(color[:3], (1.0, 1.0, 1.0), 0.85) for color in colors[::-1]] if ink.dark else colors
+    )
 
 
 # One picture of a fitted model: its kernels, its convergence, and the map of its weights.

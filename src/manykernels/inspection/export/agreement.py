@@ -90,7 +90,7 @@ def trial_rows(
     pools = _Pools(program, columns, ranges)
     near = [
         pools.draw_rows(NEAR),
-        pools.draw_rows(WIDE, wide=True),
+        pools.draw_rows(WIDE, "ranges"),
         *pools.point_rows(),
         *pools.edge_rows(),
         *pools.levels(),
@@ -126,7 +126,7 @@ def _merge(parts: list[tuple[Values, bool]]) -> list[tuple[Values, bool]]:
 
 def _scores(model: Any, columns: Columns, part: Values) -> Array:
     """Return the scores of rows, before classes and exponentials."""
-    frame = columns.frame(list(part), list(part.values()), as_given=True)
+    frame = columns.frame(list(part), list(part.values()), units="rows")
     plain_numbers = not columns.named and all(dtype == np.float64 for dtype in frame.dtypes)
     return np.asarray(model._scores(frame.to_numpy() if plain_numbers else frame))
 
@@ -150,11 +150,11 @@ class _Pools:
         encoding = self.columns.encodings[j]
         return "levels" if encoding.read_as != "number" else "boolean" if encoding.kind == "boolean" else "number"
 
-    def draw_rows(self, n: int, *, wide: bool = False) -> Values:
+    def draw_rows(self, n: int, source: Literal["known", "ranges"] = "known") -> Values:
         """Return rows of independent values: half known numbers, or all between the ends of ranges."""
-        return {j: self._values(j, n, wide) for j in self.positions}
+        return {j: self._values(j, n, source) for j in self.positions}
 
-    def _values(self, j: int, n: int, wide: bool) -> list[Any]:
+    def _values(self, j: int, n: int, source: str) -> list[Any]:
         if self.kind(j) == "levels":
             levels = self.columns.encodings[j].levels or (OTHER,)
             return [levels[at] for at in self.rng.integers(len(levels), size=n)]
@@ -162,10 +162,10 @@ class _Pools:
             return self.rng.integers(2, size=n).astype(np.float64).tolist()
         known = self.known[j]
         low, high = float(known[0]), float(known[-1])
-        if wide:
+        if source == "ranges":
             low, high = self.ranges.get(self.columns.names[j], (low, high))
         values = self.rng.uniform(low, high, n) if high - low < np.inf else np.full(n, low)
-        taken = (self.rng.random(n) < 0.5) & (not wide)
+        taken = (self.rng.random(n) < 0.5) & (source == "known")
         return np.where(taken, self.rng.choice(known, n), values).tolist()
 
     def _restore_values(self, j: int, values: Any) -> Any:

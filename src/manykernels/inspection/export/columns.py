@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -218,13 +218,15 @@ class Columns:
 
         return values
 
-    def frame(self, positions: Sequence[int], columns: Sequence[Any], *, as_given: bool = False) -> pd.DataFrame:
+    def frame(
+        self, positions: Sequence[int], columns: Sequence[Any], *, units: Literal["model", "rows"] = "model"
+    ) -> pd.DataFrame:
         """Return columns as a table in the layout of fit; other columns are 0 or left out.
 
-        Numbers of columns with heavy tails are compressed values unless they are ``as_given``.
+        Numbers of columns with heavy tails are compressed values unless in the ``units`` of the rows.
         """
         each = zip(positions, columns, strict=True)
-        given = {j: self._typed(j, values, as_given=as_given) for j, values in each}
+        given = {j: self._typed(j, values, units) for j, values in each}
         if self.named:
             return pd.DataFrame({self.names[j]: values for j, values in given.items()})
         rows = pd.DataFrame(np.zeros((len(columns[0]) if len(columns) else 1, len(self.names))))
@@ -237,9 +239,9 @@ class Columns:
         encoding = self.encodings[column]
         return encoding.encode(encoding.decode(np.array(values))).tolist() if encoding.kind in UNITS else values
 
-    def _typed(self, column: int, values: Any, *, as_given: bool) -> Any:
+    def _typed(self, column: int, values: Any, units: str) -> Any:
         """Return values of a column in the type of training rows."""
-        encoding = replace(self.encodings[column], tails=None) if as_given else self.encodings[column]
+        encoding = replace(self.encodings[column], tails=None) if units == "rows" else self.encodings[column]
         if encoding.read_as != "number" or any(type(value) is int for value in values):  # of which some are no floats
             return pd.Series(list(values), dtype=object)
         return encoding.decode(np.array([np.nan if value is None else value for value in values], dtype=np.float64))

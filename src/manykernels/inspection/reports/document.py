@@ -226,10 +226,10 @@ def versions() -> list[tuple[str, str]]:
     return found
 
 
-def code_of(model: BaseEstimator, target: str, held_out: bool, options: dict[str, Any]) -> str:
+def code_of(model: BaseEstimator, target: str, test: object, options: dict[str, Any]) -> str:
     """Return a program that repeats the fit and the report from the same table, with the same options."""
     given = "".join(f", {name}={_option(name, value)}" for name, value in options.items())
-    given = (", X_test=X_test, y_test=y_test" if held_out else "") + given
+    given = (", X_test=X_test, y_test=y_test" if test is not None else "") + given
     try:
         imports, described = program_of(model)
         why = f"an expression of {len(described):,} letters" if len(described) > MOST_LETTERS else ""
@@ -471,7 +471,7 @@ def report(
         **_target_picture(estimator, y, task, name or unnamed),
         "palette": pictures.palette(),
         "caveats": caveats_of(case),
-        "code": code_of(model, name, test is not None, chosen),
+        "code": code_of(model, name, test, chosen),
         "versions": versions(),
         **_performance(estimator, task, evaluation),
         **_selection(estimator, facts, evaluation),

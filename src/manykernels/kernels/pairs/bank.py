@@ -92,7 +92,7 @@ class PairKernels(Bank):
         left, rows = _bank_for(self.left, first, self.sides[0]).fit_prepare(first)
         if second is not None:
             right, columns = _bank_for(self.right, second, self.sides[1]).fit_prepare(second)
-        products = self._resolved(left, left if right is None else right, right is None)
+        products = self._resolved(left, right)
         names = tuple(self._name(left, left if right is None else right, *product) for product in products)
         # Taken once, so that members are held with no kernel that no product needs.
         raw = ProductKernels(names, left, right, products, self.symmetry).take(np.arange(len(names)))
@@ -111,17 +111,18 @@ class PairKernels(Bank):
             if members is not None:
                 _bank_for(bank, members, word).check(members)
 
-    def _resolved(self, left: FittedBank, right: FittedBank, one_kind: bool) -> tuple[Product, ...]:
+    def _resolved(self, left: FittedBank, right: FittedBank | None) -> tuple[Product, ...]:
         """Return the multiplied kernels, by position."""
+        second = left if right is None else right
         if not isinstance(self.products, str):
-            places = [{name: m for m, name in enumerate(bank.names)} for bank in (left, right)]
+            places = [{name: m for m, name in enumerate(bank.names)} for bank in (left, second)]
             return tuple(
                 (_place(places[0], a, self.sides[0]), _place(places[1], b, self.sides[1])) for a, b in self.products
             )
-        both = [(a, b) for a in range(len(left)) for b in range(len(right)) if not one_kind or a == b]
+        both = [(a, b) for a in range(len(left)) for b in range(len(second)) if right is not None or a == b]
         alone: list[tuple[int | None, int | None]] = [(a, None) for a in range(len(left))]
         if self.symmetry is None:
-            alone += [(None, b) for b in range(len(right))]
+            alone += [(None, b) for b in range(len(second))]
         return tuple(both + alone if self.products == EVERY else both)
 
     def _name(self, left: FittedBank, right: FittedBank, a: int | None, b: int | None) -> str:
@@ -195,7 +196,7 @@ class MemberPairs(RowData):
 
     def take(self, rows: Index) -> MemberPairs:
         """Return the chosen pairs, with only their members."""
-        first, second, pairs = distinct(self.pairs[rows], self.right is None)
+        first, second, pairs = distinct(self.pairs[rows], self.right)
         right = None if self.right is None else self.right.take(second)
         return MemberPairs(self.left.take(first), right, pairs)
 
@@ -306,9 +307,9 @@ class ProductKernels(RawKernels[MemberPairs]):
         return kernels, [text if text.strip(" x") else "" for text in columns]
 
 
-def distinct(pairs: Array, one_kind: bool) -> tuple[Array, Array, Array]:
+def distinct(pairs: Array, right: object) -> tuple[Array, Array, Array]:
     """Return distinct first and second members, (n,) and (q,), and the members of every pair."""
-    if one_kind:
+    if right is None:  # members of one kind
         members, codes = np.unique(pairs, return_inverse=True)
         return members, members, codes.reshape(-1, 2)
     first, left = np.unique(pairs[:, 0], return_inverse=True)
@@ -318,5 +319,5 @@ def distinct(pairs: Array, one_kind: bool) -> tuple[Array, Array, Array]:
 
 def members_of(data: Pairs) -> tuple[Members, Members | None, Array]:
     """Return the members in pairs, first and second, and the members of every pair."""
-    first, second, pairs = distinct(data.index, data.right is None)
+    first, second, pairs = distinct(data.index, data.right)
     return data.left[first], None if data.right is None else data.right[second], pairs

@@ -184,8 +184,8 @@ class SampleCurvature(Curvature):
         index, weights = sampled_rows(self.diagonal, rows)
         size = rank_of(operators) + n_constants
         H = np.zeros((size, size))
-        sampled = len(index) < int(np.count_nonzero(self.diagonal))
-        for _, Z in _scaled_rows(operators, index, weights, n_constants=n_constants, sampled=sampled):
+        n_rows = int(np.count_nonzero(self.diagonal))
+        for _, Z in _scaled_rows(operators, index, weights, n_constants=n_constants, n_rows=n_rows):
             H += Z.T @ Z
         return H
 
@@ -196,8 +196,8 @@ class SampleCurvature(Curvature):
         index, weights = sampled_rows(total, rows)
         shares = np.ones((len(index), 1)) if alike else self.diagonal[index] / total[index, None]
         size = rank_of(operators) + n_constants
-        H, sampled = np.zeros((shares.shape[1], size, size)), len(index) < int(np.count_nonzero(total))
-        for part, Z in _scaled_rows(operators, index, weights, n_constants=n_constants, sampled=sampled):
+        H, n_rows = np.zeros((shares.shape[1], size, size)), int(np.count_nonzero(total))
+        for part, Z in _scaled_rows(operators, index, weights, n_constants=n_constants, n_rows=n_rows):
             _add_shares(H, Z, shares[part])
         return H
 
@@ -249,9 +249,7 @@ class OutputCurvature(Curvature):
         basis = np.linalg.eigh(mean + mean.trace())[1][:, :-1]  # the last is the same in all outputs
         own = np.maximum(p @ basis**2 - (p @ basis) ** 2, 0.0)
         H, kept = np.zeros((basis.shape[1], size, size)), np.empty((len(index), size), dtype=np.float32)
-        for part, Z in _scaled_rows(
-            operators, index, ratios, n_constants=n_constants, sampled=len(index) < len(self.p)
-        ):
+        for part, Z in _scaled_rows(operators, index, ratios, n_constants=n_constants, n_rows=len(self.p)):
             _add_shares(H, Z, own[part])
             kept[part] = Z
         return H, Shares(kept, p.astype(np.float32), basis, own.astype(np.float32))
@@ -266,7 +264,7 @@ def rank_of(operators: Sequence[Any]) -> int:
 
 
 def _scaled_rows(
-    operators: Sequence[Any], index: Array, weights: Array, *, n_constants: int, sampled: bool
+    operators: Sequence[Any], index: Array, weights: Array, *, n_constants: int, n_rows: int
 ) -> Iterator[tuple[slice, Array]]:
     """Yield slices of an index, and the rows of ``[Z, 1]`` times roots of weights, which the next ones overwrite.
 
@@ -276,7 +274,7 @@ def _scaled_rows(
     size = rank_of(operators) + n_constants
     chunk_entries, min_rows = 2**19, 1024  # of rows of factors held at once for a Hessian: 4 MB
     step = min(CHUNK_ROWS, max(min_rows, chunk_entries // size))
-    buffer = np.empty((min(step, len(index)), size), dtype=np.float32 if sampled else np.float64)
+    buffer = np.empty((min(step, len(index)), size), dtype=np.float32 if len(index) < n_rows else np.float64)
     roots = np.sqrt(weights)[:, None]
     for start in range(0, len(index), step):
         part = slice(start, start + step)

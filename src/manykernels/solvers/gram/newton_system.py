@@ -28,6 +28,7 @@ from manykernels.solvers.run import check_deadline
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
 
 
@@ -109,22 +110,20 @@ class SharedSystem:
         ``K``.
     curvature : ndarray of shape (N, T)
         Diagonal of ``W``; of coupled losses ``s_i p_it``.
-    coupled : bool
-        Whether the scores of a sample act on each other.
-    intercept : bool
-        Whether every target has an intercept.
+    problem : Problem
+        Defines whether outputs are coupled and have intercepts.
     """
 
-    def __init__(self, gram: Array, curvature: Array, *, coupled: bool, intercept: bool) -> None:
-        self._gram, self._curvature, self._coupled = gram, curvature, coupled
+    def __init__(self, gram: Array, curvature: Array, problem: Problem) -> None:
+        self._gram, self._curvature = gram, curvature
         n_targets = curvature.shape[1]
-        alike = not coupled and bool((curvature == curvature[:, :1]).all())
+        alike = not problem.loss.coupled and bool((curvature == curvature[:, :1]).all())
         self._groups = [slice(0, n_targets)] if alike else [slice(t, t + 1) for t in range(n_targets)]
         self._kept: list[WholePart] | None = None
         if len(self._groups) * gram.nbytes <= MOST_FACTOR_BYTES:
             self._kept = [self._part(group) for group in self._groups]
-        self._coupling = self._factorized_sum() if coupled else None
-        self._constants = self._inverse_of_constants() if intercept else None
+        self._coupling = self._factorized_sum() if problem.loss.coupled else None
+        self._constants = self._inverse_of_constants() if problem.fit_intercept else None
 
     def solve(self, rights: Array) -> Array:
         """Return ``P v`` for right-hand sides (k, N, T)."""

@@ -211,8 +211,7 @@ class FixedWeightFit:
             self.system = SharedSystem(
                 self.gram,
                 self.problem.weight[:, None] * self.problem.loss.curvature(self.problem.y, self.scores()),
-                coupled=self.problem.loss.coupled,
-                intercept=self.problem.fit_intercept,
+                self.problem,
             )
         taken, db = self.system.bordered(self.gram @ residual, (self.rho + residual).sum(axis=0))
         return residual - taken, db
