@@ -258,8 +258,10 @@ def _covariances_of_factors(target: Target, features: Array, coefficients: Seque
         precision += bent.T @ bent  # a transposed matrix times itself costs half of another product
     if not target.curvature.any():  # nothing tells the constants: they stay where they are
         precision[ends[-1] :, ends[-1] :] = np.eye(len(precision) - ends[-1]) / FULL
-    lower = np.tril(dpotri(cholesky(precision, lower=True), lower=1)[0])
-    covariance = lower + np.tril(lower, -1).T  # of the coefficients of all features
+    root = cholesky(precision.T, lower=True, overwrite_a=True)  # symmetric: its transpose lies as LAPACK needs it
+    covariance = dpotri(root, lower=1, overwrite_c=1)[0]  # of the coefficients of all features, the lower half
+    for k in range(len(covariance)):  # in place: this is the largest matrix here
+        covariance[k, k + 1 :] = covariance[k + 1 :, k]
     blocks = np.zeros((len(ends), len(features)))
     for rows in chunks:
         solved = features[rows] @ covariance
