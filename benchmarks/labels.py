@@ -1,6 +1,7 @@
 """Labels of many species at the same sites: one selection of kernels for all of them, with a certificate.
 
-``python benchmarks/labels.py [--labels T] [--rows N] [--outputs shared own] [--representation auto] [--smoke]``
+``python benchmarks/labels.py [--labels T] [--rows N] [--outputs shared own] [--representation auto]
+[--memory SIZE] [--smoke]``
 
 Draws 20 covariates, five of which matter to 69 labels, and fits `MKLClassifier` with a Gaussian kernel on each of them
 and no other choice. Prints CPU seconds, peak memory, the relative duality gap, the number of selected kernels, and the
@@ -32,11 +33,11 @@ def draw(n: int, n_labels: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, 
     return X, (rng.random(chances.shape) < chances).astype(float), chances
 
 
-def run(n: int, n_labels: int, outputs: str, representation: str) -> dict[str, Any]:
+def run(n: int, n_labels: int, outputs: str, resources: dict[str, Any]) -> dict[str, Any]:
     """Return the row of one fit."""
     X, y, chances = draw(n + NEW_ROWS, n_labels)
     bank = KernelBank.per_feature(Gaussian(1.0), standardize=True)
-    model = MKLClassifier(bank, outputs=outputs, resources={"representation": representation})
+    model = MKLClassifier(bank, outputs=outputs, resources=resources)
     began = time.process_time()
     model.fit(X[:n], y[:n])
     seconds, peak = time.process_time() - began, common.peak_memory_bytes()
@@ -59,9 +60,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_100, help="training rows")
     parser.add_argument("--outputs", nargs="+", choices=("shared", "own"), default=["shared"])
     parser.add_argument("--representation", choices=("auto", "gram", "factored"), default="auto")
+    parser.add_argument("--memory", metavar="SIZE", help="memory budget, such as 18GB; by default half of the memory")
     given = parser.parse_args()
     n, n_labels = (150, 4) if given.smoke else (given.rows, given.labels)
-    table = pd.DataFrame([run(n, n_labels, outputs, given.representation) for outputs in given.outputs])
+    resources = {"representation": given.representation, "memory_budget": given.memory}
+    table = pd.DataFrame([run(n, n_labels, outputs, resources) for outputs in given.outputs])
     print(table.to_string(index=False))
     common.save(table, {"labels": n_labels, "rows": n}, given.output, "labels")
 
