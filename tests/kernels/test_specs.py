@@ -110,6 +110,14 @@ SPECS = [spec for specs in EXAMPLES.values() for spec in specs]
 laws = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.label)
 
 
+def test_a_row_with_an_unknown_level_is_like_itself_alone() -> None:
+    spec, rows = ArdOverlap((1.0, 2.0)), np.array([[np.nan, 1.0], [np.nan, 1.0], [3.0, 1.0]])
+    kernel = spec(rows)
+    np.testing.assert_array_equal(np.diag(kernel), spec.diag(rows))
+    np.testing.assert_allclose(kernel[np.triu_indices(3, 1)], np.exp(-0.5), rtol=1e-15)
+    assert np.linalg.eigvalsh(kernel).min() >= 0
+
+
 @pytest.fixture
 def points(rng: np.random.Generator) -> np.ndarray:
     X = rng.random((23, 3)) * 3

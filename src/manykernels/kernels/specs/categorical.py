@@ -75,7 +75,8 @@ class ArdOverlap(KernelSpec):
 
     Notes
     -----
-    The Gaussian kernel of one-hot columns, which all indicators of a column share one width of.
+    The Gaussian kernel of one-hot columns in which all indicators of a column have the same width. A level that is
+    unknown, or missing, differs from every level of other rows.
     """
 
     kind: ClassVar[str] = "ard_overlap"
@@ -104,6 +105,7 @@ class ArdOverlap(KernelSpec):
         agreement = (own * halves[owners]) @ known.T
         if B is None:
             agreement = 0.5 * (agreement + agreement.T)
+            np.fill_diagonal(agreement, halves.sum())  # a row agrees with itself, also where its level is unknown
         return np.exp(np.minimum(agreement - halves.sum(), 0.0))
 
 
